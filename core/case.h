@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case: one problem with one set of inputs, named so that a person can type it and a test filter can match it:
+//
+//   operator/shape/lengths/types.layout/family[.variant][/option]*/sSEED      attend/m3/q1.n1M/bf16.paged/needle/s0
+//
+// The registry of shapes, lengths, families and options is here and nowhere else. Defaults are never written, sizes are
+// canonical, so parse_case(name(c)) == c and a name has one spelling.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/operator.h"
+#include "core/problem.h"
+
+namespace msabench {
+
+struct shape_spec {
+  std::int32_t hq = 0, hkv = 0, d = 0, hi = 0, di = 0, block = 0, topk = 0, local_blocks = 0, init_blocks = 0;
+  bool operator==(const shape_spec&) const = default;
+};
+
+// One sequence of a batch: q_len query tokens of this call, the last of kv_len tokens (contract: q_b, N_b).
+// kv_len < q_len makes padding rows (position below 0).
+struct sequence {
+  std::int64_t q_len = 0, kv_len = 0;
+  bool operator==(const sequence&) const = default;
+};
+
+struct grid {
+  std::int64_t t = 0, h = 0, w = 0;
+  bool operator==(const grid&) const = default;
+};
+
+struct lengths_spec {
+  enum class kind { uniform, ragged, grids } form = kind::uniform;
+  std::int64_t q_len = 0, kv_len = 0, batch = 1;  // uniform
+  std::string ragged_name;                        // ragged
+  std::vector<grid> grids;                        // vit operators
+  bool operator==(const lengths_spec&) const = default;
+};
+
+// Options after the family, in the order in which a name lists them.
+struct case_options {
+  std::int32_t page_size = 0;  // page64; 0: the block size
+  double softmax_scale = 0;    // scale0.05; 0: 1/sqrt(d)
+  std::int32_t splits = 0;     // split8
+  bool stride = false;         // padded strides; an implementation may refuse them at run
+  bool slack = false;          // bounds of the problem above the sizes of the tensors, rows past T in the tensors
+  bool rep = false;            // 20 launches and a second plan at the same time
+  bool warm = false;           // kl: warm-up stage
+  bool fp8 = false;            // e4m3 keys and values or index operands, with scales
+  bool lenient = false;        // ids in form lenient
+  bool short_rows = false;     // ids in form short
+  bool operator==(const case_options&) const = default;
+};
+
+struct case_spec {
+  op operation = op::attend;
+  shape_spec shape;
+  lengths_spec lengths;
+  dtype type;  // storage type of q, k, v and out
+  page_layout layout = page_layout::contiguous;
+  std::string family, variant;  // variant empty: the family's default
+  case_options options;
+  std::uint64_t seed = 0;
+  bool operator==(const case_spec&) const = default;
+};
+
+// Throws usage_error (field "case") for anything that is not a canonical name, saying which part and what it may be.
+case_spec parse_case(std::string_view text);
+
+std::string name(const case_spec& c);
+std::string name_without_seed(const case_spec& c);  // the generator's stream name
+
+// The sequences of the batch; empty for the vit operators.
+std::vector<sequence> sequences(const case_spec& c);
+
+// The problem that the host asks of an implementation for this case.
+problem make_problem(const case_spec& c);
+
+// Everything that defines the case, expanded, as canonical JSON, and its hash: two suites that agree on it judge the same.
+nlohmann::json definition(const case_spec& c);
+std::string definition_sha256(const case_spec& c);
+
+// Cost in (row, head, visible key) triples (row, head, visible block for `select`) of one pass over all rows.
+std::int64_t cost_triples(const case_spec& c);
+
+struct family_info {
+  std::string_view name;
+  std::string_view what;
+  std::vector<op> operators;
+  std::vector<std::string_view> variants;  // the first is the default; empty string: none needed
+};
+std::span<const family_info> families();
+
+struct named_shape {
+  std::string_view name;
+  shape_spec shape;
+};
+std::span<const named_shape> named_shapes();
+
+struct ragged_batch {
+  std::string_view name;
+  std::string_view what;
+  std::vector<sequence> sequences;
+};
+std::span<const ragged_batch> ragged_batches();
+
+}  // namespace msabench

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fixed set of oracle perturbations, one per gross fault of public kernels: cases name those that they must see, and
+// detectability measures by how much they do (docs/verdicts.md).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace msabench {
+
+enum class perturbation {
+  // attend
+  drop_key,           // the lightest visible key
+  double_key,         // the same counted twice
+  drop_heavy_key,     // the heaviest visible key (needles)
+  key_past_diagonal,  // one key past the causal bound
+  drop_block,         // the lightest selected block
+  double_block,       // the same counted twice
+  swap_block,         // exchanged with a visible block that is not selected
+  neighbour_head_v,   // V of the next KV head
+  swap_table_entries, // two block-table entries exchanged
+  accumulate_16bit,   // outputs accumulated in bf16
+  // select
+  drop_last_choice,   // the k-th choice replaced by the next best
+  forget_local,       // a forced local block not forced
+  forced_extra,       // forced blocks as a 17th: k + 1 chosen, last one cut by id
+  relu_scores,        // negative scores clamped to 0
+  nan_wins,           // NaN ranks first
+  sentinel_collides,  // +inf and 2e30 treated as the forced sentinel
+  shared_heads,       // head 0's choice for every head
+  neighbour_row,      // the choice of the row before
+  rank_16bit,         // ranking on 16-bit keys over the row's own range
+};
+
+std::string_view name(perturbation p);  // "drop_block"
+std::optional<perturbation> perturbation_from_name(std::string_view text);
+std::span<const perturbation> all_perturbations();
+
+}  // namespace msabench

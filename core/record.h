@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is kept of a case and of a run; reports render these and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/check_result.h"
+#include "core/numerics.h"
+#include "core/profile.h"
+#include "core/samples.h"
+#include "core/verdict.h"
+
+namespace msabench {
+
+// How strongly the case sees its target faults: min over faults of max over gating checks of effect / limit.
+struct detectability {
+  bool judged = false;      // false: the case never got that far
+  double value = 0;
+  std::string weakest_fault, by_check;              // of the minimum
+  std::vector<std::pair<std::string, double>> by_fault;  // every target fault
+  static constexpr double floor = 4;
+};
+
+struct case_record {
+  std::string name, definition_sha256;
+  std::uint64_t seed = 0;
+  verdict decided = verdict::suite_error;
+  fail_kind kind = fail_kind::none;
+  std::string reason;  // one line for a person; empty on pass
+  std::vector<check_result> checks;
+  detectability sees;
+  std::int64_t rows_checked = 0, rows_total = 0;
+  std::optional<numerics> declared;
+  std::optional<profile> delivers;
+  std::vector<std::string> remarks, unobserved;
+  std::string captured_output;
+  std::string repro;  // one command that reproduces the case alone
+  samples timing;
+  double elapsed_s = 0;
+};
+
+struct implementation_record {
+  std::string name, version, description, path, sha256;
+};
+
+struct run_record {
+  std::string suite_version, suite_commit;
+  bool suite_dirty = false;
+  std::map<std::string, std::string> lists;  // list name -> sha256 of its text
+  std::string selftest = "none";
+  std::vector<std::string> argv;
+  std::string start_utc;   // 2026-01-31T12:00:00Z
+  std::uint64_t seed = 0;
+  std::int64_t shard_index = 0, shard_count = 1;
+  bool partial = false;    // interrupted
+  std::string level;
+  nlohmann::json environment = nlohmann::json::object();
+  implementation_record implementation;
+  std::vector<case_record> cases;
+};
+
+// Exit code of a finished run (docs/verdicts.md).
+int exit_code_of(const run_record& run);
+
+nlohmann::json to_report_json(const run_record& run);  // msabench.report/1
+nlohmann::json to_report_json(const case_record& record);
+
+}  // namespace msabench

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of one case, inputs filled and outputs allocated, in memory that can be handed to a worker.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/operator_table.h"
+#include "core/problem.h"
+#include "core/tensor_view.h"
+#include "inputs/memory.h"
+
+namespace msabench {
+
+struct buffer {
+  slot where = slot::q;
+  direction dir = direction::in;
+  tensor_desc desc;
+  std::shared_ptr<shared_region> region;  // shared by K and V of page layout 2 (fused)
+  std::uint64_t offset = 0;               // bytes from the region's start to the first element
+  std::vector<extent> contents;           // of the whole region, ascending, without gaps; outputs: empty
+
+  const void* data() const { return region ? region->data() + offset : nullptr; }
+  tensor_view view() const { return {data(), desc}; }
+};
+
+struct input_set {
+  problem agreed;   // the problem that the buffers are laid out for
+  extents sizes;    // actual T, B, N, ... (the problem holds upper bounds)
+  std::vector<buffer> inputs, outputs;
+  std::uint64_t inputs_checksum = 0;  // over the filled extents of all inputs, at the time of making
+
+  const buffer* find(slot s) const;           // inputs, then outputs; nullptr if absent
+  std::map<slot, tensor_view> views() const;  // of the inputs
+  std::uint64_t bytes() const;                // resident bytes of inputs and outputs (holes not counted)
+};
+
+// Fills a set for `c` laid out for `agreed` (what host and implementation agreed on: page layout, id form). Pages that no row
+// reads stay holes or are poisoned. Throws suite_error if memory cannot be had.
+input_set make_inputs(const case_spec& c, const problem& agreed);
+
+// Checksum as in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.
+std::uint64_t checksum_inputs(const input_set& set);
+
+// The first input whose filled extents differ from what make_inputs wrote; made anew to find it. nullptr: none.
+const buffer* find_modified_input(const case_spec& c, const input_set& set);
+
+}  // namespace msabench

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sparse attention over given blocks in float64 (docs/contract.md section 5), and the gauges that limits are made of
+// (docs/verdicts.md, error model). Reads stored types through typed loads, a tile of at most 128 keys at a time; bit-identical
+// for any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/problem.h"
+#include "core/tensor_view.h"
+#include "reference/rows.h"
+
+namespace msabench::reference {
+
+struct attend_inputs {
+  problem p;
+  tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
+};
+
+// How a scaled score may be off, as an abstract model; who makes which error is not the reference's affair.
+//   theta_j = per_magnitude * G_j + per_score * |s_j| + constant + per_size * (|s_j - m| + |m|),  eta_j = exp(theta_j) - 1
+//   e_j^2   = var_score * s_j^2 + var_products * scale^2 sum_c (q_c k_jc)^2 + var_constant + var_size * s_j^2
+struct score_error {
+  double per_magnitude = 0, per_score = 0, constant = 0, per_size = 0;
+  double var_score = 0, var_products = 0, var_constant = 0, var_size = 0;
+};
+
+// Result and gauges of one (row, query head). Vectors have d elements. n = 0: an empty row, out 0, lse -inf, gauges 0.
+struct attend_row {
+  std::int64_t row = 0, head = 0;
+  std::int64_t n = 0;       // selected visible keys
+  double m = 0, lse = 0;    // largest scaled score; natural log of the sum of exp
+  double eta_bar = 0;       // sum p_j eta_j
+  double n_eff = 0;         // 1 / sum p_j^2
+  std::vector<double> out;  // o_c
+  std::vector<double> a;    // A_c = sum p_j |v_jc|
+  std::vector<double> dev;  // D_c = sum p_j |v_jc - o_c|
+  std::vector<double> q2;   // Q_c = sum p_j^2 v_jc^2
+  std::vector<double> e1;   // sum p_j eta_j |v_jc - o_c|
+  std::vector<double> e2;   // sum p_j^2 e_j^2 (v_jc - o_c)^2
+  std::vector<double> x;    // sum_j max(|v_jc|, |v_jc - o_c|)
+};
+
+// All query heads of each row in `rows`, in the order rows x heads. Ids in form exact, short or lenient: the set of distinct b in
+// 0..own counts, in any order.
+std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int64_t> rows, const score_error& err);
+
+// One selected visible key of a (row, head), for perturbations and for naming keys.
+struct attended_key {
+  std::int64_t key = 0, block = 0;
+  double score = 0, weight = 0;  // scaled score, softmax weight
+};
+std::vector<attended_key> attended_keys(const attend_inputs& in, std::int64_t row, std::int64_t head);
+
+// Scaled score and value row of any key (selected or not) as the row and head would see it; `value_head` is a KV head.
+double score_of(const attend_inputs& in, std::int64_t row, std::int64_t head, std::int64_t key);
+void value_of(const attend_inputs& in, std::int64_t row, std::int64_t value_head, std::int64_t key, std::span<double> out);
+
+}  // namespace msabench::reference

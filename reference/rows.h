@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sequence and position a query row has (docs/contract.md section 1), and where a key is stored.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/problem.h"
+#include "core/tensor_view.h"
+
+namespace msabench::reference {
+
+struct row_place {
+  std::int64_t sequence = 0;
+  std::int64_t position = -1;  // pos(i) = N_b - q_b + row inside b; below 0: padding row
+  std::int64_t kv_len = 0;     // N_b
+};
+
+// Lengths of a batch; one entry of `rows` per query row below T = cu_seqlens_q[B].
+class row_map {
+ public:
+  row_map(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens);
+  std::int64_t total_rows() const { return static_cast<std::int64_t>(rows_.size()); }
+  const row_place& operator[](std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
+
+  // Blocks that the row sees: own + 1, or 0 for an empty row.
+  std::int64_t visible_blocks(std::int64_t row, std::int64_t block) const;
+  // Keys that the row sees: min(position + 1, kv_len), at least 0.
+  std::int64_t visible_keys(std::int64_t row) const;
+
+ private:
+  std::vector<row_place> rows_;
+};
+
+// Element offset of the row of `dim` values of (sequence, key j, kv head r) in a contiguous or paged cache.
+class cache_map {
+ public:
+  cache_map(const problem& p, const tensor_view& cache, const tensor_view& block_table, const tensor_view& cu_seqlens_kv);
+  std::int64_t offset(std::int64_t sequence, std::int64_t key, std::int64_t head) const;
+
+ private:
+  const problem& p_;
+  const tensor_view &cache_, &table_, &cu_;
+};
+
+}  // namespace msabench::reference
