@@ -74,7 +74,7 @@ def read_table(text):
         raise ValueError(f"{TABLE}: no table with the columns `folder` and `may include`")
     for folder, words in rows.items():
         for word in words:
-            known = word == "all" or word in LIBRARIES or word.removesuffix("/") in rows or "." in posixpath.basename(word)
+            known = word == "all" or word in LIBRARIES or row_of(word.removesuffix("/") + "/x", rows)[0] or "." in posixpath.basename(word)
             if not known:
                 raise ValueError(f"{TABLE}: folder {folder} may include {word}, which is neither a folder of the table nor a library")
     return {folder: {word.removesuffix("/") for word in words} for folder, words in rows.items()}
