@@ -16,34 +16,34 @@ constexpr auto in = direction::in;
 constexpr auto write = direction::out;
 
 // Groups that many operators share. LEN: lengths; TAB, TABI: block tables of the KV and of the index cache.
-constexpr slot_rule len_q{cu_seqlens_q, in, false, tc::i32, "B+1", ""};
-constexpr slot_rule len_kv{kv_lens, in, false, tc::i32, "B", ""};
-constexpr slot_rule len_cu_kv{cu_seqlens_kv, in, false, tc::i32, "B+1", "", presence::contiguous};
-constexpr slot_rule tab{block_table, in, false, tc::i32, "B,max_pages", "", presence::paged};
-constexpr slot_rule tab_idx{block_table_idx, in, false, tc::i32, "B,max_pages", "", presence::paged};
+constexpr slot_rule len_q{cu_seqlens_q, in, false, tc::int32, "B+1", ""};
+constexpr slot_rule len_kv{kv_lens, in, false, tc::int32, "B", ""};
+constexpr slot_rule len_cu_kv{cu_seqlens_kv, in, false, tc::int32, "B+1", "", presence::contiguous};
+constexpr slot_rule tab{block_table, in, false, tc::int32, "B,max_pages", "", presence::paged};
+constexpr slot_rule tab_idx{block_table_idx, in, false, tc::int32, "B,max_pages", "", presence::paged};
 
 constexpr slot_rule in_q{q, in, false, tc::q, "T,Hq,d", ""};
-constexpr slot_rule in_q_scale{q_scale, in, false, tc::f32, "T,Hq", "", presence::q_fp8};
+constexpr slot_rule in_q_scale{q_scale, in, false, tc::float32, "T,Hq", "", presence::q_fp8};
 constexpr slot_rule in_k{k, in, false, tc::kv, "N,Hkv,d", "pages,Hkv,page_size,d"};
 constexpr slot_rule in_v{v, in, false, tc::kv, "N,Hkv,d", "pages,Hkv,page_size,d"};
 // Shape "1" when the problem says one scale per tensor: shape_of resolves "kv_scale" and "idx_scale".
-constexpr slot_rule in_k_scale{k_scale, in, false, tc::f32, "kv_scale", "", presence::kv_scale};
-constexpr slot_rule in_v_scale{v_scale, in, false, tc::f32, "kv_scale", "", presence::kv_scale};
+constexpr slot_rule in_k_scale{k_scale, in, false, tc::float32, "kv_scale", "", presence::kv_scale};
+constexpr slot_rule in_v_scale{v_scale, in, false, tc::float32, "kv_scale", "", presence::kv_scale};
 constexpr slot_rule in_q_idx{q_idx, in, false, tc::q_idx, "T,Hi,di", ""};
 constexpr slot_rule in_k_idx{k_idx, in, false, tc::k_idx, "N,di", "idx_pages,page_size,di"};
-constexpr slot_rule in_q_idx_scale{q_idx_scale, in, false, tc::f32, "T,Hi", "", presence::idx_scale};
-constexpr slot_rule in_k_idx_scale{k_idx_scale, in, false, tc::f32, "idx_scale", "", presence::idx_scale};
-constexpr slot_rule in_ids{ids, in, false, tc::i32, "T,Hkv,topk", ""};
-constexpr slot_rule out_ids{ids, write, false, tc::i32, "T,Hkv,topk", ""};
-constexpr slot_rule out_ids_opt{ids, write, true, tc::i32, "T,Hkv,topk", ""};
-constexpr slot_rule in_scores{scores, in, false, tc::f32, "Hkv,T,max_blocks", ""};
-constexpr slot_rule out_scores{scores, write, false, tc::f32, "Hkv,T,max_blocks", ""};
-constexpr slot_rule out_scores_opt{scores, write, true, tc::f32, "Hkv,T,max_blocks", ""};
+constexpr slot_rule in_q_idx_scale{q_idx_scale, in, false, tc::float32, "T,Hi", "", presence::idx_scale};
+constexpr slot_rule in_k_idx_scale{k_idx_scale, in, false, tc::float32, "idx_scale", "", presence::idx_scale};
+constexpr slot_rule in_ids{ids, in, false, tc::int32, "T,Hkv,topk", ""};
+constexpr slot_rule out_ids{ids, write, false, tc::int32, "T,Hkv,topk", ""};
+constexpr slot_rule out_ids_opt{ids, write, true, tc::int32, "T,Hkv,topk", ""};
+constexpr slot_rule in_scores{scores, in, false, tc::float32, "Hkv,T,max_blocks", ""};
+constexpr slot_rule out_scores{scores, write, false, tc::float32, "Hkv,T,max_blocks", ""};
+constexpr slot_rule out_scores_opt{scores, write, true, tc::float32, "Hkv,T,max_blocks", ""};
 constexpr slot_rule out_out{out, write, false, tc::out, "T,Hq,d", ""};
 constexpr slot_rule in_out{out, in, false, tc::out, "T,Hq,d", ""};
-constexpr slot_rule out_lse{lse, write, true, tc::f32, "T,Hq", ""};
-constexpr slot_rule out_lse_must{lse, write, false, tc::f32, "T,Hq", ""};
-constexpr slot_rule in_lse{lse, in, false, tc::f32, "T,Hq", ""};
+constexpr slot_rule out_lse{lse, write, true, tc::float32, "T,Hq", ""};
+constexpr slot_rule out_lse_must{lse, write, false, tc::float32, "T,Hq", ""};
+constexpr slot_rule in_lse{lse, in, false, tc::float32, "T,Hq", ""};
 constexpr slot_rule in_d_out{d_out, in, false, tc::out, "T,Hq,d", ""};
 constexpr slot_rule out_dq{dq, write, false, tc::grad, "T,Hq,d", ""};
 constexpr slot_rule out_dk{dk, write, false, tc::grad, "N,Hkv,d", ""};
@@ -58,7 +58,7 @@ constexpr slot_rule qk_norm_rope_slots[] = {
     {k_norm, in, false, tc::q, "d", ""},
     {q_idx_norm, in, false, tc::q, "di", ""},
     {k_idx_norm, in, false, tc::q, "di", ""},
-    {cos_sin, in, false, tc::f32, "max_pos,rope_dims", ""},
+    {cos_sin, in, false, tc::float32, "max_pos,rope_dims", ""},
     len_q,
     len_kv,
     {q_rope, write, false, tc::q, "T,Hq,d", ""},
@@ -71,7 +71,7 @@ constexpr slot_rule score_slots[] = {in_q_idx, in_k_idx,  in_q_idx_scale, in_k_i
 constexpr slot_rule select_slots[] = {in_scores, len_q, len_kv, out_ids};
 constexpr slot_rule index_slots[] = {
     in_q_idx, in_k_idx,  in_q_idx_scale, in_k_idx_scale, len_q,
-    len_kv,   len_cu_kv, tab_idx,        out_ids,        {lse_idx, write, true, tc::f32, "T,Hkv", ""}};
+    len_kv,   len_cu_kv, tab_idx,        out_ids,        {lse_idx, write, true, tc::float32, "T,Hkv", ""}};
 constexpr slot_rule attend_slots[] = {in_q,  in_k,   in_v,      in_q_scale, in_k_scale, in_v_scale, in_ids,
                                       len_q, len_kv, len_cu_kv, tab,        out_out,    out_lse};
 constexpr slot_rule dense_slots[] = {in_q,  in_k,   in_v,      in_q_scale, in_k_scale, in_v_scale,
@@ -80,7 +80,7 @@ constexpr slot_rule msa_slots[] = {
     in_q,  in_k,   in_v,      in_q_scale, in_k_scale, in_v_scale, in_q_idx, in_k_idx,    in_q_idx_scale, in_k_idx_scale,
     len_q, len_kv, len_cu_kv, tab,        tab_idx,    out_out,    out_lse,  out_ids_opt, out_scores_opt};
 constexpr slot_rule combine_slots[] = {{partial_out, in, false, tc::partial, "P,T,Hq,d", ""},
-                                       {partial_lse, in, false, tc::f32, "P,T,Hq", ""},
+                                       {partial_lse, in, false, tc::float32, "P,T,Hq", ""},
                                        out_out,
                                        out_lse_must};
 constexpr slot_rule attend_backward_slots[] = {in_q,  in_k,   in_v,      in_ids, in_out, in_lse, in_d_out,
@@ -91,11 +91,11 @@ constexpr slot_rule kl_slots[] = {in_q,
                                   in_k,
                                   in_q_idx,
                                   in_k_idx,
-                                  {ids, in, false, tc::i32, "T,Hkv,topk", "", presence::not_warm_up},
+                                  {ids, in, false, tc::int32, "T,Hkv,topk", "", presence::not_warm_up},
                                   len_q,
                                   len_kv,
                                   len_cu_kv,
-                                  {loss, write, false, tc::f64, "1", ""},
+                                  {loss, write, false, tc::float64, "1", ""},
                                   {dq_idx, write, false, tc::grad, "T,Hi,di", ""},
                                   {dk_idx, write, false, tc::grad, "N,di", ""},
                                   {dq, write, true, tc::grad, "T,Hq,d", ""},
@@ -105,16 +105,16 @@ constexpr slot_rule vit_q{q, in, false, tc::q, "N,Hq,d", ""};
 constexpr slot_rule vit_k{k, in, false, tc::kv, "N,Hq,d", ""};
 constexpr slot_rule vit_v{v, in, false, tc::kv, "N,Hq,d", ""};
 constexpr slot_rule vit_out{out, write, false, tc::out, "N,Hq,d", ""};
-constexpr slot_rule vit_lse{lse, write, true, tc::f32, "N,Hq", ""};
-constexpr slot_rule vit_grids{grids, in, false, tc::i32, "items,3", ""};
+constexpr slot_rule vit_lse{lse, write, true, tc::float32, "N,Hq", ""};
+constexpr slot_rule vit_grids{grids, in, false, tc::int32, "items,3", ""};
 constexpr slot_rule rope3d_slots[] = {vit_q,
                                       vit_k,
                                       vit_grids,
                                       {q_rope, write, false, tc::q, "N,Hq,d", ""},
                                       {k_rope, write, false, tc::kv, "N,Hq,d", ""},
-                                      {positions, write, false, tc::i32, "N,3", ""},
-                                      {cu_segments, write, false, tc::i32, "S+1", ""}};
-constexpr slot_rule vit_attend_slots[] = {vit_q,   vit_k,  vit_v, {cu_segments, in, false, tc::i32, "S+1", ""},
+                                      {positions, write, false, tc::int32, "N,3", ""},
+                                      {cu_segments, write, false, tc::int32, "S+1", ""}};
+constexpr slot_rule vit_attend_slots[] = {vit_q,   vit_k,  vit_v, {cu_segments, in, false, tc::int32, "S+1", ""},
                                           vit_out, vit_lse};
 constexpr slot_rule vit3d_slots[] = {vit_q,
                                      vit_k,
@@ -122,8 +122,8 @@ constexpr slot_rule vit3d_slots[] = {vit_q,
                                      vit_grids,
                                      vit_out,
                                      vit_lse,
-                                     {positions, write, true, tc::i32, "N,3", ""},
-                                     {cu_segments, write, true, tc::i32, "S+1", ""},
+                                     {positions, write, true, tc::int32, "N,3", ""},
+                                     {cu_segments, write, true, tc::int32, "S+1", ""},
                                      {q_rope, write, true, tc::q, "N,Hq,d", ""},
                                      {k_rope, write, true, tc::kv, "N,Hq,d", ""}};
 
@@ -222,11 +222,11 @@ dtype type_of(const slot_rule& rule, const problem& p) {
       return p.partial;
     case type_class::grad:
       return p.grad;
-    case type_class::i32:
+    case type_class::int32:
       return i32;
-    case type_class::f32:
+    case type_class::float32:
       return fp32;
-    case type_class::f64:
+    case type_class::float64:
       return fp64;
   }
   throw suite_error("operator table: unknown type class");

@@ -18,7 +18,7 @@ namespace msabench {
 enum class direction { in, out };
 
 // Which field of the problem gives the element type; integers and fixed floats are themselves.
-enum class type_class { q, kv, q_idx, k_idx, out, partial, grad, i32, f32, f64 };
+enum class type_class { q, kv, q_idx, k_idx, out, partial, grad, int32, float32, float64 };
 
 // When a slot belongs to a problem at all.
 enum class presence { always, contiguous, paged, kv_scale, idx_scale, q_fp8, not_warm_up };
