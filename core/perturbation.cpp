@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/perturbation.h"
+
+#include <array>
+
+namespace msabench {
+namespace {
+
+struct entry {
+  perturbation value;
+  std::string_view name;
+};
+
+// In the order of the enumerators, which name() indexes by.
+constexpr std::array entries = {
+    entry{perturbation::drop_key, "drop_key"},
+    entry{perturbation::double_key, "double_key"},
+    entry{perturbation::drop_heavy_key, "drop_heavy_key"},
+    entry{perturbation::key_past_diagonal, "key_past_diagonal"},
+    entry{perturbation::drop_block, "drop_block"},
+    entry{perturbation::double_block, "double_block"},
+    entry{perturbation::swap_block, "swap_block"},
+    entry{perturbation::neighbour_head_v, "neighbour_head_v"},
+    entry{perturbation::swap_table_entries, "swap_table_entries"},
+    entry{perturbation::accumulate_16bit, "accumulate_16bit"},
+    entry{perturbation::drop_last_choice, "drop_last_choice"},
+    entry{perturbation::forget_local, "forget_local"},
+    entry{perturbation::forced_extra, "forced_extra"},
+    entry{perturbation::relu_scores, "relu_scores"},
+    entry{perturbation::nan_wins, "nan_wins"},
+    entry{perturbation::sentinel_collides, "sentinel_collides"},
+    entry{perturbation::shared_heads, "shared_heads"},
+    entry{perturbation::neighbour_row, "neighbour_row"},
+    entry{perturbation::rank_16bit, "rank_16bit"},
+};
+static_assert(entries.size() == static_cast<std::size_t>(perturbation::rank_16bit) + 1);
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (static_cast<std::size_t>(entries[i].value) != i) return false;
+  return true;
+}
+static_assert(in_order());
+
+constexpr auto values = [] {
+  std::array<perturbation, entries.size()> all{};
+  for (std::size_t i = 0; i < entries.size(); ++i) all[i] = entries[i].value;
+  return all;
+}();
+
+}  // namespace
+
+std::string_view name(perturbation p) { return entries.at(static_cast<std::size_t>(p)).name; }
+
+std::optional<perturbation> perturbation_from_name(std::string_view text) {
+  for (const auto& e : entries)
+    if (e.name == text) return e.value;
+  return std::nullopt;
+}
+
+std::span<const perturbation> all_perturbations() { return values; }
+
+}  // namespace msabench

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/record.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace msabench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t max_sentence_chars = 2000;
+constexpr std::size_t max_captured_chars = 16384;  // 4 KiB whose every byte is escaped
+
+std::string sentence(const std::string& text) { return one_line(text, max_sentence_chars); }
+
+json sentences(const std::vector<std::string>& texts) {
+  auto out = json::array();
+  for (const auto& text : texts) out.push_back(sentence(text));
+  return out;
+}
+
+// Foreign output with its line breaks kept and every other disturbing byte escaped.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    out += one_line(text.substr(0, end), max_captured_chars);
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
+json detectability_to_json(const detectability& d) {
+  auto by_fault = json::object();
+  for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
+  json out = {{"judged", d.judged},
+              {"floor", detectability::floor},
+              {"weakest_fault", d.weakest_fault},
+              {"by_check", d.by_check},
+              {"by_fault", by_fault}};
+  put_number(out, "value", d.value);
+  return out;
+}
+
+// The one declaration of the implementation, or null where its answers differ from case to case; those are in the
+// cases.
+template <class T>
+json common(const std::vector<case_record>& cases, std::optional<T> case_record::* member) {
+  const std::optional<T>* first = nullptr;
+  for (const auto& c : cases) {
+    if (!(c.*member)) continue;
+    if (!first) first = &(c.*member);
+    if (!(**first == *(c.*member))) return nullptr;
+  }
+  return first ? json(**first) : json(nullptr);
+}
+
+json summary_of(const run_record& run) {
+  auto counts = json::object();
+  for (int v = 0; v <= static_cast<int>(verdict::suite_error); ++v)
+    counts[std::string(name(static_cast<verdict>(v)))] = 0;
+  double seconds = 0;
+  std::int64_t passed = 0;
+  for (const auto& c : run.cases) {
+    auto& count = counts[std::string(name(c.decided))];
+    count = count.get<std::int64_t>() + 1;
+    seconds += c.elapsed_s;
+    passed += c.decided == verdict::pass || c.decided == verdict::quality_warning ? 1 : 0;
+  }
+  json out = {{"verdicts", counts},
+              {"passed", passed},
+              {"total", run.cases.size()},
+              {"partial", run.partial},
+              {"exit_code", exit_code_of(run)}};
+  put_number(out, "seconds", seconds);
+  return out;
+}
+
+bool is_failure(const case_record& c) {
+  switch (c.decided) {
+    case verdict::fail:
+    case verdict::broken_promise:
+    case verdict::crash:
+    case verdict::timeout:
+    case verdict::device_lost:
+    case verdict::xpass:
+      return true;
+    default:
+      return c.kind == fail_kind::nondeterministic;
+  }
+}
+
+}  // namespace
+
+int exit_code_of(const run_record& run) {
+  const auto any = [&](auto&& holds) { return std::any_of(run.cases.begin(), run.cases.end(), holds); };
+  const auto all = [&](auto&& holds) { return std::all_of(run.cases.begin(), run.cases.end(), holds); };
+  // A suite that broke its own invariants can't be believed about the other cases either.
+  if (any([](const case_record& c) { return c.decided == verdict::suite_error; })) return exit_code::suite;
+  if (any(is_failure)) return exit_code::failed;
+  if (run.partial || any([](const case_record& c) { return c.decided == verdict::insensitive; }))
+    return exit_code::partial;
+  // Also with no case at all.
+  if (all([](const case_record& c) { return c.decided == verdict::unsupported; })) return exit_code::nothing_verified;
+  return exit_code::ok;
+}
+
+json to_report_json(const case_record& record) {
+  json out = {{"name", record.name},
+              {"definition_sha256", record.definition_sha256},
+              {"seed", std::to_string(record.seed)},
+              {"verdict", std::string(name(record.decided))},
+              {"reason", sentence(record.reason)},
+              {"checks", record.checks},
+              {"detectability", detectability_to_json(record.sees)},
+              {"rows_checked", record.rows_checked},
+              {"rows_total", record.rows_total},
+              {"remarks", sentences(record.remarks)},
+              {"unobserved", sentences(record.unobserved)},
+              {"captured_output", printable(record.captured_output)},
+              {"repro", sentence(record.repro)},
+              {"samples", record.timing}};
+  if (record.kind != fail_kind::none) out["kind"] = std::string(name(record.kind));
+  if (record.declared) out["numerics"] = *record.declared;
+  if (record.delivers) out["profile"] = *record.delivers;
+  put_number(out, "elapsed_s", record.elapsed_s);
+  return out;
+}
+
+json to_report_json(const run_record& run) {
+  auto cases = json::array();
+  for (const auto& c : run.cases) cases.push_back(to_report_json(c));
+  const auto& i = run.implementation;
+  return {{"schema", "msabench.report/1"},
+          {"suite",
+           {{"version", run.suite_version},
+            {"commit", run.suite_commit},
+            {"dirty", run.suite_dirty},
+            {"lists", run.lists},
+            {"selftest", run.selftest}}},
+          {"run",
+           {{"argv", sentences(run.argv)},
+            {"start", run.start_utc},
+            {"seed", std::to_string(run.seed)},
+            {"shard", {{"index", run.shard_index}, {"count", run.shard_count}}},
+            {"partial", run.partial},
+            {"level", run.level}}},
+          {"environment", run.environment},
+          {"implementation",
+           {{"name", sentence(i.name)},
+            {"version", sentence(i.version)},
+            {"description", sentence(i.description)},
+            {"path", sentence(i.path)},
+            {"sha256", i.sha256},
+            {"numerics", common(run.cases, &case_record::declared)},
+            {"profile", common(run.cases, &case_record::delivers)}}},
+          {"cases", cases},
+          {"summary", summary_of(run)}};
+}
+
+}  // namespace msabench
