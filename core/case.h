@@ -84,7 +84,8 @@ std::vector<sequence> sequences(const case_spec& c);
 // The problem that the host asks of an implementation for this case.
 problem make_problem(const case_spec& c);
 
-// Everything that defines the case, expanded, as canonical JSON, and its hash: two suites that agree on it judge the same.
+// Everything that defines the case, expanded, as canonical JSON, and its hash: two suites that agree on it judge the
+// same.
 nlohmann::json definition(const case_spec& c);
 std::string definition_sha256(const case_spec& c);
 

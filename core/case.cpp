@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of cases: writing, and strict reading.
+#include "core/case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/units.h"
+
+namespace msabench {
+
+namespace {
+
+constexpr std::int32_t max_heads = 1024, max_dim = 1024, max_block = 4096, max_topk = 4096;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+[[noreturn]] void bad_case(std::string_view whole, std::string_view problem, std::string_view remedy) {
+  bad_input("case", whole, problem, remedy);
+}
+
+std::string join_names(const auto& items) {
+  std::string all;
+  for (const auto& item : items) {
+    if (!all.empty()) all += ", ";
+    all += item.name;
+  }
+  return all;
+}
+
+// A plain decimal without sign or leading zero; -1 for anything else.
+std::int64_t plain_number(std::string_view text, std::int64_t max) {
+  if (text.empty() || text.size() > 8 || (text.size() > 1 && text[0] == '0')) return -1;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > max) return -1;
+  return value;
+}
+
+std::string format_scale(double scale) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, scale, std::chars_format::fixed).ptr;
+  return {text, end};
+}
+
+// Operators that read keys from a cache, contiguous or paged.
+bool has_cache(op o) {
+  switch (o) {
+    case op::score:
+    case op::index:
+    case op::attend:
+    case op::dense:
+    case op::msa:
+    case op::attend_backward:
+    case op::dense_backward:
+    case op::kl:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_vit(op o) { return o == op::vit3d || o == op::rope3d || o == op::vit_attend; }
+
+std::string_view name(page_layout layout) {
+  switch (layout) {
+    case page_layout::contiguous:
+      return "contig";
+    case page_layout::paged:
+      return "paged";
+    case page_layout::fused:
+      return "fused";
+  }
+  return "unknown";
+}
+
+// Reads one case name; every member function takes one part.
+class reader {
+ public:
+  explicit reader(std::string_view whole) : whole_(whole) {}
+
+  case_spec read() {
+    if (whole_.size() > 200) fail("is longer than 200 characters", "see `msabench list`");
+    for (const char c : whole_)
+      if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+            c == '/'))
+        fail("has a character outside A-Z a-z 0-9 . _ /", "see `msabench list` for names");
+    const auto parts = split(whole_, '/');
+    if (parts.size() < 6)
+      fail("is no case name",
+           "operator/shape/lengths/types.layout/family/sSEED, e.g. attend/m3/q1.n1M/bf16.paged/needle/s0");
+    read_operator(parts[0]);
+    read_shape(parts[1]);
+    read_lengths(parts[2]);
+    read_types(parts[3]);
+    read_family(parts[4]);
+    for (std::size_t i = 5; i + 1 < parts.size(); ++i) read_option(parts[i]);
+    read_seed(parts.back());
+    check_options();
+    const std::string canonical = msabench::name(case_);
+    if (canonical != whole_) fail("is not the canonical spelling", "write " + canonical);
+    return case_;
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view problem, std::string_view remedy) const { bad_case(whole_, problem, remedy); }
+
+  void read_operator(std::string_view text) {
+    const auto o = op_from_name(text);
+    if (!o) {
+      std::string known;
+      for (const op each : all_ops) known += (known.empty() ? "" : ", ") + std::string(msabench::name(each));
+      fail(fmt::format("unknown operator '{}'", text), "one of " + known);
+    }
+    case_.operation = *o;
+  }
+
+  void read_shape(std::string_view text) {
+    const auto words = split(text, '.');
+    for (const auto& named : named_shapes()) {
+      if (words[0] != named.name) continue;
+      case_.shape = named.shape;
+      if (words.size() == 1) return;
+      const std::int64_t ways = words[1].starts_with("tp") ? plain_number(words[1].substr(2), 64) : -1;
+      if (words.size() != 2 || ways < 2 || case_.shape.hkv % ways != 0)
+        fail(fmt::format("shape '{}' is not known", text),
+             fmt::format("{}.tpN with N > 1 that divides {} KV heads", named.name, named.shape.hkv));
+      const auto n = static_cast<std::int32_t>(ways);
+      case_.shape.hq /= n;
+      case_.shape.hkv /= n;
+      case_.shape.hi /= n;
+      return;
+    }
+    read_custom_shape(text, words);
+  }
+
+  // h8x2.d64[.hi4][.di24].b32.k4.l1.i0
+  void read_custom_shape(std::string_view text, const std::vector<std::string_view>& words) {
+    shape_spec& s = case_.shape;
+    const std::string remedy = "a named shape (" + join_names(named_shapes()) +
+                               ") or hQxKV.dD[.hiH][.diD].bB.kK.lL.iI, e.g. h8x2.d64.b32.k4.l1.i0";
+    auto need = [&](std::string_view word, std::string_view key, std::int64_t min, std::int64_t max) {
+      const std::int64_t value = word.starts_with(key) ? plain_number(word.substr(key.size()), max) : -1;
+      if (value < min)
+        fail(fmt::format("shape '{}': '{}' should be {} with a number of {} to {}", text, word, key, min, max), remedy);
+      return static_cast<std::int32_t>(value);
+    };
+    const auto cross = words[0].find('x');
+    if (words.size() < 6 || words.size() > 8 || cross == std::string_view::npos)
+      fail(fmt::format("unknown shape '{}'", text), remedy);
+    s.hq = need(words[0].substr(0, cross), "h", 1, max_heads);
+    s.hkv = need(words[0].substr(cross), "x", 1, max_heads);
+    s.d = need(words[1], "d", 1, max_dim);
+    s.hi = s.hkv;
+    s.di = s.d;
+    std::size_t at = 2;
+    if (words[at].starts_with("hi")) s.hi = need(words[at++], "hi", 1, max_heads);
+    if (words[at].starts_with("di")) s.di = need(words[at++], "di", 1, max_dim);
+    if (words.size() != at + 4) fail(fmt::format("shape '{}' has too few or too many parts", text), remedy);
+    s.block = need(words[at], "b", 1, max_block);
+    s.topk = need(words[at + 1], "k", 1, max_topk);
+    s.local_blocks = need(words[at + 2], "l", 0, max_topk);
+    s.init_blocks = need(words[at + 3], "i", 0, max_topk);
+    if (s.hq % s.hkv != 0)
+      fail(fmt::format("{} query heads are no multiple of {} KV heads", s.hq, s.hkv), "make hQ a multiple of xKV");
+    if (s.hi != s.hkv) fail(fmt::format("{} index heads for {} KV heads", s.hi, s.hkv), "one index head per KV head");
+    if (s.local_blocks + s.init_blocks > s.topk)
+      fail("forces more blocks than it selects (l + i > k)", "raise k or lower l or i");
+  }
+
+  void read_lengths(std::string_view text) {
+    if (text.starts_with("rag.")) {
+      const auto wanted = text.substr(4);
+      for (const auto& batch : ragged_batches())
+        if (batch.name == wanted) {
+          case_.lengths.form = lengths_spec::kind::ragged;
+          case_.lengths.ragged_name = wanted;
+          return;
+        }
+      fail(fmt::format("unknown ragged batch '{}'", wanted),
+           "rag.NAME with NAME one of " + join_names(ragged_batches()));
+    }
+    if (is_vit(case_.operation)) return read_grids(text);
+    const std::string remedy = "qLEN.nLEN[.xBATCH] or rag.NAME, e.g. q1.n1M or q4.n128K.x16";
+    const auto words = split(text, '.');
+    if (words.size() < 2 || words.size() > 3 || !words[0].starts_with("q") || !words[1].starts_with("n"))
+      fail(fmt::format("lengths '{}' are not understood", text), remedy);
+    case_.lengths.q_len = parse_size("case lengths", words[0].substr(1));
+    case_.lengths.kv_len = parse_size("case lengths", words[1].substr(1));
+    if (words.size() == 3) {
+      if (!words[2].starts_with("x")) fail(fmt::format("lengths '{}' are not understood", text), remedy);
+      case_.lengths.batch = parse_size("case batch", words[2].substr(1));
+    }
+  }
+
+  // g10x4x6_1x2x4
+  void read_grids(std::string_view text) {
+    const std::string remedy = "gTxHxW[_TxHxW...] with even H and W, e.g. g10x4x6_1x2x4";
+    if (!text.starts_with("g")) fail(fmt::format("lengths '{}' are not understood", text), remedy);
+    case_.lengths.form = lengths_spec::kind::grids;
+    case_.lengths.batch = 1;
+    for (const auto item : split(text.substr(1), '_')) {
+      const auto sides = split(item, 'x');
+      if (sides.size() != 3) fail(fmt::format("grid '{}' is not understood", item), remedy);
+      const grid g{plain_number(sides[0], 65536), plain_number(sides[1], 65536), plain_number(sides[2], 65536)};
+      if (g.t < 1 || g.h < 2 || g.w < 2 || g.h % 2 != 0 || g.w % 2 != 0)
+        fail(fmt::format("grid '{}' is not possible", item), remedy);
+      case_.lengths.grids.push_back(g);
+    }
+  }
+
+  void read_types(std::string_view text) {
+    const auto words = split(text, '.');
+    const auto type = dtype_from_name(words[0]);
+    if (!type || !(*type == bf16 || *type == fp16 || *type == fp32))
+      fail(fmt::format("unknown storage type '{}'", words[0]), "bf16, fp16 or fp32");
+    case_.type = *type;
+    if (!has_cache(case_.operation)) {
+      if (words.size() != 1)
+        fail(fmt::format("operator {} has no cache and so no layout", msabench::name(case_.operation)),
+             "leave ." + std::string(words[1]) + " out");
+      return;
+    }
+    for (const auto layout : {page_layout::contiguous, page_layout::paged, page_layout::fused})
+      if (words.size() == 2 && words[1] == name(layout)) {
+        case_.layout = layout;
+        return;
+      }
+    fail(fmt::format("types and layout '{}' are not understood", text),
+         "TYPE.LAYOUT with layout contig, paged or fused, e.g. bf16.paged");
+  }
+
+  void read_family(std::string_view text) {
+    const auto dot = text.find('.');
+    const auto wanted = text.substr(0, dot);
+    const auto variant = dot == std::string_view::npos ? std::string_view() : text.substr(dot + 1);
+    for (const auto& f : families()) {
+      if (f.name != wanted) continue;
+      if (std::find(f.operators.begin(), f.operators.end(), case_.operation) == f.operators.end())
+        fail(fmt::format("family {} is not for operator {}", wanted, msabench::name(case_.operation)),
+             "see `msabench list`");
+      if (std::find(f.variants.begin(), f.variants.end(), variant) == f.variants.end()) {
+        std::string known;
+        for (const auto v : f.variants) known += (known.empty() ? "" : ", ") + (v.empty() ? "(none)" : std::string(v));
+        fail(fmt::format("family {} has no variant '{}'", wanted, variant), "one of " + known);
+      }
+      case_.family = wanted;
+      case_.variant = variant;
+      return;
+    }
+    fail(fmt::format("unknown family '{}'", wanted), "one of " + join_names(families()));
+  }
+
+  void read_option(std::string_view text) {
+    case_options& o = case_.options;
+    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.fp8, &o.lenient, &o.short_rows};
+    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "fp8", "lenient", "short"};
+    for (std::size_t i = 0; i < std::size(names); ++i)
+      if (text == names[i]) {
+        *flags[i] = true;
+        return;
+      }
+    if (text.starts_with("page")) {
+      o.page_size = static_cast<std::int32_t>(plain_number(text.substr(4), 65536));
+      if (o.page_size >= 1) return;
+    } else if (text.starts_with("split")) {
+      o.splits = static_cast<std::int32_t>(plain_number(text.substr(5), 4096));
+      if (o.splits >= 1) return;
+    } else if (text.starts_with("scale")) {
+      const auto number = text.substr(5);
+      const auto [end, error] =
+          std::from_chars(number.data(), number.data() + number.size(), o.softmax_scale, std::chars_format::fixed);
+      if (error == std::errc() && end == number.data() + number.size() && std::isfinite(o.softmax_scale) &&
+          o.softmax_scale > 0)
+        return;
+    }
+    fail(fmt::format("unknown option '{}'", text),
+         "pageN, scaleX, splitN, stride, slack, rep, warm, fp8, lenient or short");
+  }
+
+  void read_seed(std::string_view text) {
+    if (!text.starts_with("s")) fail(fmt::format("the last part '{}' is no seed", text), "sSEED, e.g. s0");
+    case_.seed = parse_uint64("case seed", text.substr(1));
+  }
+
+  void check_options() const {
+    const case_options& o = case_.options;
+    const op operation = case_.operation;
+    const bool takes_ids = operation == op::attend || operation == op::attend_backward;
+    if (o.page_size != 0 && case_.layout == page_layout::contiguous)
+      fail("option page needs a paged layout", "leave it out or use .paged");
+    if (o.page_size == case_.shape.block && o.page_size != 0)
+      fail("option page names the default, the block size", "leave it out");
+    if ((o.lenient || o.short_rows) && !takes_ids)
+      fail("options lenient and short are for operators that are handed ids", "leave them out");
+    if (o.lenient && o.short_rows) fail("options lenient and short contradict each other", "keep one");
+    if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
+    if (o.softmax_scale != 0 && operation == op::select) fail("option scale has no meaning for select", "leave it out");
+  }
+
+  std::string_view whole_;
+  case_spec case_;
+};
+
+std::string shape_name(const shape_spec& s) {
+  for (const auto& named : named_shapes()) {
+    if (s == named.shape) return std::string(named.name);
+    for (std::int32_t ways = 2; ways <= named.shape.hkv; ++ways) {
+      if (named.shape.hkv % ways != 0) continue;
+      shape_spec shard = named.shape;
+      shard.hq /= ways;
+      shard.hkv /= ways;
+      shard.hi /= ways;
+      if (s == shard) return fmt::format("{}.tp{}", named.name, ways);
+    }
+  }
+  std::string text = fmt::format("h{}x{}.d{}", s.hq, s.hkv, s.d);
+  if (s.hi != s.hkv) text += fmt::format(".hi{}", s.hi);
+  if (s.di != s.d) text += fmt::format(".di{}", s.di);
+  return text + fmt::format(".b{}.k{}.l{}.i{}", s.block, s.topk, s.local_blocks, s.init_blocks);
+}
+
+std::string lengths_name(const lengths_spec& l) {
+  switch (l.form) {
+    case lengths_spec::kind::ragged:
+      return "rag." + l.ragged_name;
+    case lengths_spec::kind::grids: {
+      std::string text;
+      for (const auto& g : l.grids) text += fmt::format("{}{}x{}x{}", text.empty() ? "g" : "_", g.t, g.h, g.w);
+      return text;
+    }
+    case lengths_spec::kind::uniform:
+      break;
+  }
+  const std::string text = fmt::format("q{}.n{}", format_size(l.q_len), format_size(l.kv_len));
+  return l.batch == 1 ? text : text + ".x" + format_size(l.batch);
+}
+
+std::string options_name(const case_options& o) {
+  std::string text;
+  if (o.page_size != 0) text += fmt::format("/page{}", o.page_size);
+  if (o.softmax_scale != 0) text += "/scale" + format_scale(o.softmax_scale);
+  if (o.splits != 0) text += fmt::format("/split{}", o.splits);
+  if (o.stride) text += "/stride";
+  if (o.slack) text += "/slack";
+  if (o.rep) text += "/rep";
+  if (o.warm) text += "/warm";
+  if (o.fp8) text += "/fp8";
+  if (o.lenient) text += "/lenient";
+  if (o.short_rows) text += "/short";
+  return text;
+}
+
+}  // namespace
+
+case_spec parse_case(std::string_view text) { return reader(text).read(); }
+
+std::string name_without_seed(const case_spec& c) {
+  std::string types(msabench::name(c.type));
+  if (has_cache(c.operation)) types += "." + std::string(name(c.layout));
+  const std::string family = c.variant.empty() ? c.family : c.family + "." + c.variant;
+  return fmt::format("{}/{}/{}/{}/{}{}", name(c.operation), shape_name(c.shape), lengths_name(c.lengths), types, family,
+                     options_name(c.options));
+}
+
+std::string name(const case_spec& c) { return fmt::format("{}/s{}", name_without_seed(c), c.seed); }
+
+}  // namespace msabench

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a case stands for: its sequences, the problem that is asked, its full definition and its cost.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/case.h"
+#include "core/error.h"
+#include "core/hashes.h"
+
+namespace msabench {
+
+namespace {
+
+// Versions of what a name expands to: a change of either changes every definition hash.
+constexpr const char* contract_version = "1.0";
+constexpr int generator_version = 1;
+
+std::int64_t blocks_seen(const case_spec& c, std::int64_t position) {
+  return position < 0 ? 0 : position / c.shape.block + 1;
+}
+
+// Selected visible keys of one row. The block that the position is in counts as selected where L >= 1 forces it.
+std::int64_t keys_selected(const case_spec& c, std::int64_t position) {
+  const std::int64_t seen = blocks_seen(c, position);
+  if (seen <= c.shape.topk) return position + 1;
+  const std::int64_t block = c.shape.block;
+  return c.shape.local_blocks >= 1 ? (c.shape.topk - 1) * block + position % block + 1 : c.shape.topk * block;
+}
+
+std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
+  if (position < 0) return 0;
+  switch (c.operation) {
+    case op::select:
+      return c.shape.hi * blocks_seen(c, position);
+    case op::score:
+    case op::index:
+      return c.shape.hi * (position + 1);
+    case op::dense:
+    case op::dense_backward:
+      return c.shape.hq * (position + 1);
+    case op::msa:
+      return c.shape.hi * (position + 1) + c.shape.hq * keys_selected(c, position);
+    default:
+      return c.shape.hq * keys_selected(c, position);
+  }
+}
+
+}  // namespace
+
+std::vector<sequence> sequences(const case_spec& c) {
+  switch (c.lengths.form) {
+    case lengths_spec::kind::grids:
+      return {};
+    case lengths_spec::kind::uniform:
+      return std::vector<sequence>(static_cast<std::size_t>(c.lengths.batch), {c.lengths.q_len, c.lengths.kv_len});
+    case lengths_spec::kind::ragged:
+      for (const auto& batch : ragged_batches())
+        if (batch.name == c.lengths.ragged_name) return batch.sequences;
+  }
+  throw suite_error("case " + name(c) + ": unknown ragged batch");
+}
+
+problem make_problem(const case_spec& c) {
+  problem p;
+  const shape_spec& s = c.shape;
+  p.operation = c.operation;
+  p.hq = s.hq;
+  p.hkv = s.hkv;
+  p.d = s.d;
+  p.hi = s.hi;
+  p.di = s.di;
+  p.block = s.block;
+  p.topk = s.topk;
+  p.local_blocks = s.local_blocks;
+  p.init_blocks = s.init_blocks;
+  p.layout = c.layout;
+  if (p.paged()) p.page_size = c.options.page_size != 0 ? c.options.page_size : s.block;
+
+  std::int64_t pages = 0;
+  for (const auto& q : sequences(c)) {
+    ++p.batch;
+    p.total_q += q.q_len;
+    p.total_kv += q.kv_len;
+    p.max_q_len = std::max(p.max_q_len, q.q_len);
+    p.max_kv_len = std::max(p.max_kv_len, q.kv_len);
+    if (p.paged()) pages += (q.kv_len + p.page_size - 1) / p.page_size;
+  }
+  // A pool is never exactly full: pages that belong to nobody stand between the others.
+  if (p.paged()) p.pool_pages = pages + std::max<std::int64_t>(3, pages / 8);
+  if (c.options.slack) {
+    // Bounds of the kind that an engine gives when it captures one graph for many batches.
+    p.batch += 2;
+    p.total_q += 9;
+    p.max_q_len += 3;
+    p.max_kv_len += 3 * s.block + 5;
+    p.total_kv += 64;
+    p.pool_pages += p.paged() ? 5 : 0;
+  }
+  p.q = p.kv = p.q_idx = p.k_idx = p.out = c.type;
+  p.partial = p.grad = fp32;
+  p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
+  p.index_scale = 1 / std::sqrt(static_cast<double>(s.di));
+  p.splits = c.options.splits;
+  p.kl_warm_up = c.options.warm ? 1 : 0;
+  p.asked.in_id_form = c.options.lenient      ? id_form::lenient
+                       : c.options.short_rows ? id_form::short_rows
+                                              : id_form::exact;
+  return p;
+}
+
+nlohmann::json definition(const case_spec& c) {
+  nlohmann::json lengths = nlohmann::json::array();
+  for (const auto& q : sequences(c)) lengths.push_back({q.q_len, q.kv_len});
+  nlohmann::json grids = nlohmann::json::array();
+  for (const auto& g : c.lengths.grids) grids.push_back({g.t, g.h, g.w});
+  nlohmann::json out = {{"contract", contract_version},
+                        {"generator", generator_version},
+                        {"stream", name_without_seed(c)},
+                        {"seed", std::to_string(c.seed)},
+                        {"family", c.family},
+                        {"variant", c.variant},
+                        {"problem", make_problem(c)},
+                        {"sequences", lengths},
+                        {"stride", c.options.stride},
+                        {"slack", c.options.slack},
+                        {"rep", c.options.rep},
+                        {"fp8", c.options.fp8}};
+  if (!grids.empty()) out["grids"] = grids;
+  return out;
+}
+
+std::string definition_sha256(const case_spec& c) { return hash_json(definition(c)); }
+
+std::int64_t cost_triples(const case_spec& c) {
+  std::int64_t total = 0;
+  for (const auto& s : sequences(c))
+    for (std::int64_t i = 0; i < s.q_len; ++i) total += cost_of_row(c, s.kv_len - s.q_len + i);
+  return total;
+}
+
+}  // namespace msabench

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The named shapes, ragged batches and families of case names.
+#include <array>
+
+#include "core/case.h"
+
+namespace msabench {
+
+namespace {
+
+// hq, hkv, d, hi, di, block, topk, local, init. `m3`: MiniMax M3. `pilot`: the paper's pilot model.
+constexpr named_shape shapes[] = {
+    {"m3", {64, 4, 128, 4, 128, 128, 16, 1, 0}},
+    {"pilot", {32, 4, 128, 4, 128, 128, 16, 1, 0}},
+};
+
+std::vector<sequence> one_to_300() {
+  std::vector<sequence> all;
+  for (std::int64_t n = 1; n <= 300; ++n) all.push_back({1, n});
+  return all;
+}
+
+std::vector<ragged_batch> make_ragged() {
+  return {
+      {"1to300", "300 sequences of 1..300 tokens, one query each", one_to_300()},
+      {"edges",
+       "decode at and around block borders",
+       {{1, 127},
+        {1, 128},
+        {1, 129},
+        {1, 255},
+        {1, 257},
+        {1, 2047},
+        {1, 2048},
+        {1, 2049},
+        {1, 2175},
+        {1, 2176},
+        {1, 2177}}},
+      {"draft",
+       "1..8 query tokens that cross a block border",
+       {{1, 129}, {2, 129}, {3, 130}, {4, 2050}, {5, 131}, {6, 2179}, {7, 263}, {8, 2050}}},
+      {"holes",
+       "sequences without tokens at the front, in the middle and at the end, and padding rows between real ones",
+       {{0, 0}, {1, 0}, {5, 133}, {0, 200}, {3, 1}, {7, 263}, {1, 2049}, {1, 0}, {2, 385}, {0, 0}}},
+      {"pad16", "graph padding: every sixteenth row is empty", {{5, 300}, {1, 0}, {15, 2200}, {1, 0}, {10, 10}}},
+      {"chunks", "chunked prefill with a prefix that is no multiple of the block", {{31, 97}, {32, 161}, {33, 33}}},
+      {"tails",
+       "one token into a block, and one short of its end",
+       {{2, 129}, {2, 255}, {3, 2049}, {3, 2175}, {1, 385}, {1, 511}}},
+      {"tiles", "query lengths around the tiles of kernels", {{64, 80}, {65, 65}, {1, 200}, {3, 700}}},
+      {"three", "three sequences of different lengths", {{4, 517}, {1, 2600}, {7, 1033}}},
+      {"small",
+       "short sequences for shapes with small blocks",
+       {{1, 1}, {2, 2}, {3, 5}, {17, 33}, {16, 64}, {1, 97}, {9, 257}, {1, 0}, {4, 500}}},
+      {"idle", "nothing to do: sequences without query tokens", {{0, 0}, {0, 129}, {0, 1}}},
+  };
+}
+
+const std::vector<family_info>& make_families() {
+  static const std::vector<family_info> all = {
+      {"random",
+       "normal queries, keys and values; flat and sharp scale the scores",
+       {op::attend},
+       {"", "flat", "sharp"}},
+      {"block_code",
+       "equal weights, values that name their block by channel (high: by the rest of its number)",
+       {op::attend},
+       {"", "high"}},
+      {"key_code",
+       "equal weights, values of one block that name their key by channel (high: by the rest of its offset)",
+       {op::attend},
+       {"", "high"}},
+      {"carry",
+       "equal weights, values that cancel but for one small rest: 16-bit accumulation loses it (all: over all keys)",
+       {op::attend},
+       {"", "all"}},
+      {"needle", "one key carries nearly all weight, cycling over slots and offsets", {op::attend}, {""}},
+      {"select",
+       "given block scores that are hard to select from",
+       {op::select},
+       {"random", "gap", "step", "tie17", "equal", "negative", "few", "outlier", "cluster", "rising", "heads", "nan",
+        "inf", "huge", "zero"}},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::span<const named_shape> named_shapes() { return shapes; }
+
+std::span<const ragged_batch> ragged_batches() {
+  static const std::vector<ragged_batch> all = make_ragged();
+  return all;
+}
+
+std::span<const family_info> families() { return make_families(); }
+
+}  // namespace msabench

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/case.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/operator_table.h"
+
+namespace msabench {
+namespace {
+
+const char* const canonical_names[] = {
+    "attend/m3/q1.n1M/bf16.paged/needle/s0",
+    "attend/m3.tp4/rag.edges/bf16.contig/random.flat/s7",
+    "attend/h8x2.d64.b32.k4.l1.i0/q33.n257.x3/fp32.fused/key_code.high/page64/scale0.05/stride/rep/"
+    "s18446744073709551615",
+    "attend/h6x3.d16.di24.b16.k5.l2.i1/rag.small/fp16.contig/random/lenient/s1",
+    "select/m3/q1.n128K.x16/fp32/select.tie17/s0",
+    "attend/pilot/q2047.n2047/bf16.paged/random/slack/s0",
+};
+
+TEST(case_name, parses_and_prints_the_same) {
+  for (const std::string text : canonical_names) {
+    const case_spec c = parse_case(text);
+    EXPECT_EQ(name(c), text);
+    EXPECT_EQ(parse_case(name(c)), c);
+  }
+}
+
+TEST(case_name, every_shape_family_and_batch_round_trips) {
+  for (const auto& shape : named_shapes())
+    for (const auto& family : families())
+      for (const auto variant : family.variants)
+        for (const auto& batch : ragged_batches()) {
+          case_spec c;
+          c.operation = family.operators[0];
+          c.shape = shape.shape;
+          c.lengths.form = lengths_spec::kind::ragged;
+          c.lengths.ragged_name = batch.name;
+          c.type = c.operation == op::select ? fp32 : bf16;
+          c.family = family.name;
+          c.variant = variant;
+          EXPECT_EQ(parse_case(name(c)), c) << name(c);
+        }
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_case(text);
+  } catch (const usage_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(case_name, refuses_with_the_part_and_the_remedy) {
+  struct {
+    const char* text;
+    const char* says;
+  } const bad[] = {
+      {"", "no case name"},
+      {"attend", "operator/shape"},
+      {"attendd/m3/q1.n1M/bf16.paged/needle/s0", "unknown operator 'attendd'"},
+      {"attend/m4/q1.n1M/bf16.paged/needle/s0", "m3, pilot"},
+      {"attend/m3.tp3/q1.n1M/bf16.paged/needle/s0", "m3.tpN"},
+      {"attend/m3/q1.n1024K/bf16.paged/needle/s0", "write attend/m3/q1.n1M/"},
+      {"attend/m3/q1.n1024/bf16.paged/needle/s0", "write attend/m3/q1.n1K/"},
+      {"attend/m3/q1.n-5/bf16.paged/needle/s0", "character"},
+      {"attend/m3/q1.n17M/bf16.paged/needle/s0", "17M"},
+      {"attend/m3/q1/bf16.paged/needle/s0", "qLEN.nLEN"},
+      {"attend/m3/rag.nothing/bf16.paged/needle/s0", "1to300"},
+      {"attend/m3/q1.n1M/bf17.paged/needle/s0", "bf17"},
+      {"attend/m3/q1.n1M/bf16/needle/s0", "TYPE.LAYOUT"},
+      {"select/m3/q1.n1M/fp32.paged/select.gap/s0", "no cache"},
+      {"attend/m3/q1.n1M/bf16.paged/select.gap/s0", "not for operator attend"},
+      {"attend/m3/q1.n1M/bf16.paged/needle.x/s0", "no variant 'x'"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/page128/s0", "default"},
+      {"attend/m3/q1.n1M/bf16.contig/needle/page64/s0", "paged layout"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/short/lenient/s0", "contradict"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/rep/stride/s0", "write attend/"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/bogus/s0", "unknown option"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/scale00.5/s0", "write attend/"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/0", "no seed"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/s-1", "character"},
+      {"attend/h8x3.d64.b32.k4.l1.i0/q1.n1K/bf16.paged/needle/s0", "multiple"},
+      {"attend/h8x2.d64.b32.k4.l3.i2/q1.n1K/bf16.paged/needle/s0", "l + i > k"},
+      {"attend/h8x2.d64.b32.k4.l1/q1.n1K/bf16.paged/needle/s0", "shape"},
+      {"attend/h8x2.d64.hi2.b32.k4.l1.i0/q1.n1K/bf16.paged/needle/s0", "write attend/h8x2.d64.b32"},
+  };
+  for (const auto& b : bad) {
+    const std::string line = refusal(b.text);
+    EXPECT_NE(line.find(b.says), std::string::npos) << b.text << " -> " << line;
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+  }
+  EXPECT_NE(refusal(std::string(5000, 'a')), "");
+  EXPECT_NE(refusal(std::string("attend/m3/\n")), "");
+}
+
+TEST(case_problem, holds_bounds_and_defaults) {
+  const problem p = make_problem(parse_case("attend/m3/q4.n1000.x3/bf16.paged/random/s0"));
+  EXPECT_EQ(p.batch, 3);
+  EXPECT_EQ(p.total_q, 12);
+  EXPECT_EQ(p.max_kv_len, 1000);
+  EXPECT_EQ(p.max_blocks(), 8);
+  EXPECT_EQ(p.page_size, 128);
+  EXPECT_GE(p.pool_pages, 24 + 3);
+  EXPECT_DOUBLE_EQ(p.softmax_scale, 1 / std::sqrt(128.0));
+  const problem slack = make_problem(parse_case("attend/m3/q4.n1000.x3/bf16.paged/random/slack/s0"));
+  EXPECT_GT(slack.batch, p.batch);
+  EXPECT_GT(slack.total_q, p.total_q);
+  EXPECT_GT(slack.max_kv_len, p.max_kv_len);
+}
+
+TEST(case_definition, hash_depends_on_every_part) {
+  std::set<std::string> hashes;
+  const std::string names[] = {
+      "attend/m3/q1.n1K/bf16.paged/random/s0",       "attend/m3/q1.n1K/bf16.paged/random/s1",
+      "attend/m3/q1.n1K/bf16.contig/random/s0",      "attend/m3/q1.n1K/fp32.paged/random/s0",
+      "attend/m3/q1.n1K/bf16.paged/random.flat/s0",  "attend/m3/q1.n1K/bf16.paged/random/stride/s0",
+      "attend/m3/q1.n1K/bf16.paged/random/slack/s0", "attend/m3/q1.n1K.x2/bf16.paged/random/s0",
+      "attend/m3.tp4/q1.n1K/bf16.paged/random/s0",   "attend/m3/q1.n1K/bf16.paged/random/rep/s0"};
+  for (const auto& n : names) hashes.insert(definition_sha256(parse_case(n)));
+  EXPECT_EQ(hashes.size(), std::size(names));
+  EXPECT_EQ(definition_sha256(parse_case(names[0])), definition_sha256(parse_case(names[0])));
+}
+
+TEST(case_cost, counts_selected_visible_keys) {
+  // 4 rows at positions 996..999: own block 7, all 8 blocks visible (k = 16): pos + 1 keys each, 64 heads.
+  EXPECT_EQ(cost_triples(parse_case("attend/m3/q4.n1000/bf16.paged/random/s0")), 64 * (997 + 998 + 999 + 1000));
+  // 1M: 15 full blocks and the whole local one.
+  EXPECT_EQ(cost_triples(parse_case("attend/m3/q1.n1M/bf16.paged/random/s0")), 64 * 2048);
+  EXPECT_EQ(cost_triples(parse_case("select/m3/q1.n1M/fp32/select.gap/s0")), 4 * 8192);
+}
+
+TEST(operator_table, gives_every_slot_a_shape_and_a_type) {
+  problem p = make_problem(parse_case("attend/m3/q4.n1000.x3/bf16.paged/random/s0"));
+  for (const op o : all_ops)
+    for (const auto layout : {page_layout::contiguous, page_layout::paged}) {
+      p.operation = o;
+      p.layout = layout;
+      p.page_size = layout == page_layout::paged ? 128 : 0;
+      for (const auto& rule : slots_of(o)) {
+        EXPECT_NO_THROW(shape_of(rule, p, bounds_of(p))) << name(o) << " " << name(rule.where);
+        EXPECT_GT(size_bytes(type_of(rule, p)), 0);
+        EXPECT_EQ(slot_from_name(name(rule.where)), rule.where);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace msabench
