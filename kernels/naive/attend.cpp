@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/naive/attend.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace msabench::naive {
+namespace {
+
+constexpr float no_score = -std::numeric_limits<float>::infinity();
+
+/// A thread's scratch, laid out in the order of attend_scratch_bytes.
+struct attend_scratch {
+  float* tile;           // [block][d]
+  float* query;          // [group][d]
+  float* row_values;     // [group][d]
+  float* block_values;   // [d]
+  float* scores;         // [group][capacity][block]
+  float* maxima;         // [group]
+  float* weights;        // [group]
+  std::int32_t* blocks;  // [capacity]
+
+  attend_scratch(void* memory, const attend_sizes& s) {
+    auto* next = static_cast<float*>(memory);
+    const auto take = [&next](std::int64_t count) {
+      float* taken = next;
+      next += count;
+      return taken;
+    };
+    tile = take(s.block * s.d);
+    query = take(s.group * s.d);
+    row_values = take(s.group * s.d);
+    block_values = take(s.d);
+    scores = take(s.group * s.capacity * s.block);
+    maxima = take(s.group);
+    weights = take(s.group);
+    blocks = reinterpret_cast<std::int32_t*>(take(s.capacity));
+  }
+};
+
+/// Lanes are summed apart and then together: the vectoriser may not reorder a single running sum.
+float dot(const float* a, const float* b, std::int32_t count) {
+  constexpr std::int32_t lanes = 8;
+  float sums[lanes] = {};
+  std::int32_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::int32_t lane = 0; lane < lanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (; i < count; ++i) sums[i % lanes] += a[i] * b[i];
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+void load_tile(const cache& from, const row_place& place, std::int32_t kv_head, std::int32_t block_size,
+               const tile& shape, float* to) {
+  for (std::int32_t i = 0; i < shape.count; ++i) {
+    load_row(from.token(place.sequence, kv_head, shape.block * block_size + i), from.type, shape.d,
+             to + static_cast<std::int64_t>(i) * shape.d);
+  }
+}
+
+}  // namespace
+
+std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32_t block_size) {
+  const std::int64_t end = std::min(place.position + 1, place.length);
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(end - block * block_size, 0, block_size));
+}
+
+std::int32_t query_head(std::int32_t kv_head, std::int32_t member, std::int32_t, std::int32_t group) {
+  return kv_head * group + member;
+}
+
+std::int32_t row_blocks(const row_place& place, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,
+                        std::int32_t* blocks, std::int32_t capacity) {
+  const std::int64_t visible = visible_blocks(place, block_size);
+  std::int32_t count = 0;
+  bool ascending = true;
+  for (std::int32_t slot = 0; slot < topk && count < capacity; ++slot) {
+    const std::int32_t id = ids[slot];
+    if (id < 0 || id >= visible) continue;
+    const bool above_last = count == 0 || id > blocks[count - 1];
+    // Canonical rows ascend and never search, so they stay linear in topk.
+    if (!(ascending && above_last) && std::find(blocks, blocks + count, id) != blocks + count) continue;
+    ascending = ascending && above_last;
+    blocks[count++] = id;
+  }
+  return count;
+}
+
+float block_maximum(const float* query, float scale, const tile& keys, float* scores) {
+  float maximum = no_score;
+  for (std::int32_t i = 0; i < keys.count; ++i) {
+    scores[i] = dot(query, keys.rows + static_cast<std::int64_t>(i) * keys.d, keys.d) * scale;
+    if (scores[i] > maximum) maximum = scores[i];
+  }
+  return maximum;
+}
+
+void attend_block(const float* scores, float maximum, const tile& values, weighted_sum& sum) {
+  std::fill(sum.values, sum.values + values.d, 0.0f);
+  sum.weight = 0;
+  for (std::int32_t i = 0; i < values.count; ++i) {
+    const float weight = std::exp(scores[i] - maximum);
+    const float* value = values.rows + static_cast<std::int64_t>(i) * values.d;
+    for (std::int32_t c = 0; c < values.d; ++c) sum.values[c] += weight * value[c];
+    sum.weight += weight;
+  }
+}
+
+void merge(const weighted_sum& block, std::int32_t, std::int32_t, std::int32_t d, weighted_sum& row) {
+  for (std::int32_t c = 0; c < d; ++c) row.values[c] += block.values[c];
+  row.weight += block.weight;
+}
+
+void store(const weighted_sum& row, float maximum, const output_row& to) {
+  if (maximum == no_score) {
+    std::fill(row.values, row.values + to.d, 0.0f);
+  } else {
+    for (std::int32_t c = 0; c < to.d; ++c) row.values[c] /= row.weight;
+  }
+  store_row(row.values, to.d, to.type, to.out);
+  // The logarithm in double: the declared error is absolute, and fp32 misses it once the sum passes a few hundred.
+  if (to.lse != nullptr) {
+    *to.lse = maximum == no_score ? no_score : static_cast<float>(maximum + std::log(static_cast<double>(row.weight)));
+  }
+}
+
+void attend_row(const stages& stage, const attend_call& call, std::int64_t row, std::int32_t kv_head, void* memory) {
+  const attend_scratch scratch(memory, {call.group, call.d, call.block, call.capacity});
+  const row_place place = call.rows.place(row);
+  const std::int32_t slots =
+      stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride, call.topk,
+                       call.block, scratch.blocks, call.capacity);
+  const auto tile_of = [&](std::int32_t slot) {
+    const std::int64_t block = scratch.blocks[slot];
+    return tile{scratch.tile, stage.visible_keys(place, block, call.block), call.d, block, slot, slots};
+  };
+  const auto scores_of = [&](std::int32_t member, std::int32_t slot) {
+    return scratch.scores + (static_cast<std::int64_t>(member) * call.capacity + slot) * call.block;
+  };
+  const auto head_of = [&](std::int32_t member) {
+    return stage.query_head(kv_head, member, call.kv_heads, call.group);
+  };
+
+  for (std::int32_t member = 0; member < call.group; ++member) {
+    const std::int64_t element = row * call.q_row_stride + head_of(member) * call.q_head_stride;
+    load_row(call.q + element * bytes_of(call.q_type), call.q_type, call.d,
+             scratch.query + std::int64_t{member} * call.d);
+    scratch.maxima[member] = no_score;
+    scratch.weights[member] = 0;
+  }
+  std::fill(scratch.row_values, scratch.row_values + std::int64_t{call.group} * call.d, 0.0f);
+
+  for (std::int32_t slot = 0; slot < slots; ++slot) {
+    const tile keys = tile_of(slot);
+    load_tile(call.keys, place, kv_head, call.block, keys, scratch.tile);
+    for (std::int32_t member = 0; member < call.group; ++member) {
+      const float maximum =
+          stage.block_maximum(scratch.query + std::int64_t{member} * call.d, call.scale, keys, scores_of(member, slot));
+      scratch.maxima[member] = std::max(scratch.maxima[member], maximum);
+    }
+  }
+  for (std::int32_t slot = 0; slot < slots; ++slot) {
+    const tile values = tile_of(slot);
+    load_tile(call.values, place, kv_head, call.block, values, scratch.tile);
+    for (std::int32_t member = 0; member < call.group; ++member) {
+      if (scratch.maxima[member] == no_score) continue;
+      weighted_sum block{scratch.block_values, 0};
+      stage.attend_block(scores_of(member, slot), scratch.maxima[member], values, block);
+      weighted_sum so_far{scratch.row_values + std::int64_t{member} * call.d, scratch.weights[member]};
+      stage.merge(block, slot, slots, call.d, so_far);
+      scratch.weights[member] = so_far.weight;
+    }
+  }
+  for (std::int32_t member = 0; member < call.group; ++member) {
+    const std::int64_t head = head_of(member);
+    const std::int64_t element = row * call.out_row_stride + head * call.out_head_stride;
+    float* lse = call.lse == nullptr ? nullptr : call.lse + row * call.lse_row_stride + head * call.lse_head_stride;
+    stage.store({scratch.row_values + std::int64_t{member} * call.d, scratch.weights[member]}, scratch.maxima[member],
+                {call.out + element * bytes_of(call.out_type), call.out_type, lse, call.d});
+  }
+}
+
+double attend_scratch_bytes(const attend_sizes& s) {
+  const auto group = static_cast<double>(s.group), d = static_cast<double>(s.d), block = static_cast<double>(s.block),
+             capacity = static_cast<double>(s.capacity);
+  return sizeof(float) * (block * d + 2 * group * d + d + group * capacity * block + 2 * group + capacity);
+}
+
+void attend(const stages& stage, const attend_call& call, int threads, void* scratch, std::int64_t slice_bytes) {
+  const std::int64_t tasks = call.rows.tokens() * call.kv_heads;
+#pragma omp parallel num_threads(threads)
+  {
+    void* slice = static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num();
+#pragma omp for schedule(dynamic, 1)
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      stage.attend_row(stage, call, task / call.kv_heads, static_cast<std::int32_t>(task % call.kv_heads), slice);
+    }
+  }
+}
+
+}  // namespace msabench::naive

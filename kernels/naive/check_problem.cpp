@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+
+#include "kernels/naive/check.h"
+#include "kernels/naive/error.h"
+#include "kernels/naive/storage.h"
+
+namespace msabench::naive {
+namespace {
+
+struct lower_bound_rule {
+  const char* field;
+  std::int64_t value, least;
+};
+
+msabench_status check_lower_bounds(std::initializer_list<lower_bound_rule> rules) {
+  for (const auto& [field, value, least] : rules) {
+    if (value < least) {
+      return fail(MSABENCH_INVALID_PROBLEM, "%s %lld: must be at least %lld; correct the problem", field,
+                  static_cast<long long>(value), static_cast<long long>(least));
+    }
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_type(const char* field, msabench_dtype type) {
+  if (is_float_storage(type)) return MSABENCH_OK;
+  return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: naive has bf16 {4,16,1} and fp32 {2,32,1}; use one of them", field,
+              type.code, type.bits, type.lanes);
+}
+
+msabench_status check_profile(const msabench_problem& problem) {
+  const msabench_profile& asked = problem.profile;
+  if (asked.in_id_form < MSABENCH_FORM_EXACT || asked.in_id_form > MSABENCH_FORM_LENIENT) {
+    return fail(MSABENCH_UNSUPPORTED, "profile.in_id_form %d: unknown; ask for 0, 1 or 2", asked.in_id_form);
+  }
+  const struct {
+    const char* field;
+    msabench_choice asked;
+  } choices[] = {{"in_id_order", asked.in_id_order},
+                 {"in_id_layout", asked.in_id_layout},
+                 {"out_id_order", asked.out_id_order},
+                 {"out_id_layout", asked.out_id_layout},
+                 {"score_unit", asked.score_unit},
+                 {"score_own", asked.score_own},
+                 {"score_tail", asked.score_tail},
+                 {"nan_score", asked.nan_score},
+                 {"lse", asked.lse},
+                 {"empty_row", asked.empty_row},
+                 {"round_after_norm", asked.round_after_norm},
+                 {"rotate_in_storage", asked.rotate_in_storage}};
+  for (const auto& choice : choices) {
+    if (choice.asked != 0) {
+      return fail(MSABENCH_UNSUPPORTED, "profile.%s %d: naive has the canonical choice only; ask for 0", choice.field,
+                  choice.asked);
+    }
+  }
+  if (asked.rank_step != 0) {
+    return fail(MSABENCH_UNSUPPORTED, "profile.rank_step: naive ranks exactly; ask for 0");
+  }
+  const msabench_profile given = delivered_profile(problem);
+  const struct {
+    const char* field;
+    int asked, given;
+  } promises[] = {{"ties_low_id", asked.ties_low_id, given.ties_low_id},
+                  {"repeatable", asked.repeatable, given.repeatable},
+                  {"batch_invariant", asked.batch_invariant, given.batch_invariant},
+                  {"split_invariant", asked.split_invariant, given.split_invariant},
+                  {"graph_safe", asked.graph_safe, given.graph_safe},
+                  {"hardened", asked.hardened, given.hardened}};
+  for (const auto& promise : promises) {
+    if (promise.asked > promise.given) {
+      return fail(MSABENCH_UNSUPPORTED, "profile.%s %d: not promised; ask for %d", promise.field, promise.asked,
+                  promise.given);
+    }
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_selection(const msabench_problem& p) {
+  const auto status = check_lower_bounds({{"hkv", p.hkv, 1},
+                                          {"block", p.block, 1},
+                                          {"topk", p.topk, 1},
+                                          {"local_blocks", p.local_blocks, 0},
+                                          {"init_blocks", p.init_blocks, 0},
+                                          {"batch", p.batch, 0},
+                                          {"total_q", p.total_q, 0},
+                                          {"max_q_len", p.max_q_len, 0},
+                                          {"max_kv_len", p.max_kv_len, 0}});
+  if (status != MSABENCH_OK) return status;
+  const std::int64_t forced = std::int64_t{p.local_blocks} + p.init_blocks;
+  if (forced > p.topk) {
+    return fail(MSABENCH_INVALID_PROBLEM,
+                "topk %d: local_blocks %d and init_blocks %d are forced and part of it; raise topk to %lld", p.topk,
+                p.local_blocks, p.init_blocks, static_cast<long long>(forced));
+  }
+  if (max_blocks(p) > std::numeric_limits<std::int32_t>::max()) {
+    return fail(MSABENCH_UNSUPPORTED, "max_kv_len %lld: block ids pass 32 bits; use a larger block",
+                static_cast<long long>(p.max_kv_len));
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_attention(const msabench_problem& p) {
+  const auto status = check_lower_bounds(
+      {{"hq", p.hq, 1}, {"d", p.d, 1}, {"total_kv", p.total_kv, 0}, {"pool_pages", p.pool_pages, 0}});
+  if (status != MSABENCH_OK) return status;
+  if (p.hq % p.hkv != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "hq %d: no multiple of hkv %d; every group has as many query heads", p.hq,
+                p.hkv);
+  }
+  if (p.page_layout < 0 || p.page_layout > 2) {
+    return fail(MSABENCH_UNSUPPORTED, "page_layout %d: unknown; use 0, 1 or 2", p.page_layout);
+  }
+  if (p.page_layout == 0 && p.page_size != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "page_size %d: contiguous keys have no pages; pass 0", p.page_size);
+  }
+  if (p.page_layout != 0 && p.page_size < 1) {
+    return fail(MSABENCH_INVALID_PROBLEM, "page_size %d: must be at least 1 when paged; correct the problem",
+                p.page_size);
+  }
+  for (const auto& [field, type] : {std::pair{"q", p.q}, std::pair{"kv", p.kv}, std::pair{"out", p.out}}) {
+    const auto refused = check_type(field, type);
+    if (refused != MSABENCH_OK) return refused;
+  }
+  if (!same_type(p.q, p.kv)) {
+    return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: naive has keys and values of the type of q only; use that",
+                p.kv.code, p.kv.bits, p.kv.lanes);
+  }
+  if (p.kv_scale != 0) {
+    return fail(MSABENCH_UNSUPPORTED, "kv_scale %d: naive has no scaled storage; pass 0", p.kv_scale);
+  }
+  if (!std::isfinite(p.softmax_scale)) {
+    return fail(MSABENCH_INVALID_PROBLEM, "softmax_scale: not a finite number; pass one, or 0 for 1 / sqrt(d)");
+  }
+  if (p.splits != 0 && p.splits != 1) {
+    return fail(MSABENCH_UNSUPPORTED, "splits %d: naive computes a row in one part; pass 0 or 1", p.splits);
+  }
+  return MSABENCH_OK;
+}
+
+}  // namespace
+
+std::int64_t max_blocks(const msabench_problem& p) { return p.max_kv_len / p.block + (p.max_kv_len % p.block != 0); }
+
+std::int64_t block_capacity(const msabench_problem& p) { return std::min<std::int64_t>(p.topk, max_blocks(p)); }
+
+msabench_profile delivered_profile(const msabench_problem& problem) {
+  msabench_profile delivered{};
+  delivered.struct_size = sizeof delivered;
+  // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
+  delivered.in_id_form = problem.profile.in_id_form;
+  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT;
+  delivered.repeatable = 1;
+  delivered.batch_invariant = 1;
+  return delivered;
+}
+
+msabench_numerics declared_numerics(const msabench_problem& problem) {
+  msabench_numerics declared{};
+  declared.struct_size = sizeof declared;
+  const bool attends = problem.op == MSABENCH_OP_ATTEND;
+  declared.operand = attends ? problem.q : fp32_type;
+  declared.v_operand = attends ? problem.kv : fp32_type;
+  declared.out_store = attends ? problem.out : fp32_type;
+  declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
+  declared.partial_store = declared.ds_operand = fp32_type;
+  // Keys of a block one after the other, then the blocks. Scores are summed in lanes, well inside the default of d + 2.
+  declared.chain_out = declared.chain_row_sum =
+      attends ? static_cast<std::uint32_t>(problem.block) + static_cast<std::uint32_t>(problem.topk) : 0;
+  return declared;
+}
+
+msabench_status check_problem(const msabench_problem* given, msabench_problem& to) {
+  if (given == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "problem null: nothing to plan; pass a problem");
+  if (!read_struct(given, to)) {
+    return fail(MSABENCH_UNSUPPORTED, "problem.struct_size %u: fields of a later version are set; leave them 0",
+                given->struct_size);
+  }
+  if (to.op != MSABENCH_OP_SELECT && to.op != MSABENCH_OP_ATTEND) {
+    return fail(MSABENCH_UNSUPPORTED, "op %d: naive has select (3) and attend (4); ask for one of them", to.op);
+  }
+  if (to.reserved != 0) {
+    return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
+  }
+  auto status = check_selection(to);
+  if (status == MSABENCH_OK && to.op == MSABENCH_OP_ATTEND) status = check_attention(to);
+  if (status == MSABENCH_OK) status = check_profile(to);
+  return status;
+}
+
+}  // namespace msabench::naive

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/naive/glue.h"
+
+const msabench_plugin* msabench_plugin_get(const msabench_host* host) {
+  return msabench::naive::plugin(host, "naive", "plain fp32 loops on the CPU: select and attend",
+                                 msabench::naive::exact_stages);
+}

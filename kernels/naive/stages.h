@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The naive kernels as a list of stages. Each is a plain function pointer: a plugin that differs in one of them is the
+// same program with that one pointer replaced, so whatever the suite says about it is said about that stage.
+//
+// Symbols as in docs/contract.md: T query tokens, Hq and Hkv heads, G = Hq / Hkv, d, Bk = tokens per block, pos =
+// absolute position of a query token, own = pos / Bk.
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+
+namespace msabench::naive {
+
+/// Where a query token stands in its sequence.
+struct row_place {
+  std::int64_t sequence;  ///< b
+  std::int64_t length;    ///< N_b
+  std::int64_t position;  ///< pos; negative for a padding token, which sees nothing
+};
+
+/// The visible keys (or values) of one block of one row, widened to fp32.
+struct tile {
+  const float* rows;   ///< [count][d]
+  std::int32_t count;  ///< visible keys, from the block's first one on
+  std::int32_t d;
+  std::int64_t block;  ///< logical block
+  std::int32_t slot;   ///< which of the row's blocks this is, from 0
+  std::int32_t slots;  ///< how many the row has
+};
+
+/// Softmax-weighted sum of values, before the division: of one block, or of the blocks of a row so far.
+struct weighted_sum {
+  float* values;  ///< [d]
+  float weight;   ///< sum of the exponentials
+};
+
+/// Where a finished row of one query head goes.
+struct output_row {
+  void* out;  ///< [d], of type
+  msabench_dtype type;
+  float* lse;  ///< nullptr = not wanted
+  std::int32_t d;
+};
+
+struct selection_rule {
+  std::int32_t block;    ///< Bk
+  std::int32_t topk;     ///< selected blocks in total
+  std::int32_t local;    ///< forced last visible blocks
+  std::int32_t initial;  ///< forced first blocks
+};
+
+struct attend_call;
+struct stages;
+
+struct stages {
+  /// How many keys of `block` the row sees; they are the block's first ones.
+  std::int32_t (*visible_keys)(const row_place&, std::int64_t block, std::int32_t block_size);
+
+  /// The query head that is member 0..group-1 of the group of `kv_head`.
+  std::int32_t (*query_head)(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
+
+  /// Blocks to attend to, from ids [topk] as handed in: the distinct ones in 0..own, in the order of their first
+  /// mention. Writes at most `capacity` of them and returns their number.
+  std::int32_t (*row_blocks)(const row_place&, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,
+                             std::int32_t* blocks, std::int32_t capacity);
+
+  /// Scaled scores of one query head against a tile, [count], and the greatest of them; NaN never is.
+  float (*block_maximum)(const float* query, float scale, const tile& keys, float* scores);
+
+  /// exp(score - maximum) times values, summed over a tile in the order of its keys. Overwrites `sum`.
+  void (*attend_block)(const float* scores, float maximum, const tile& values, weighted_sum& sum);
+
+  /// Adds a block's sum to the row's.
+  void (*merge)(const weighted_sum& block, std::int32_t slot, std::int32_t slots, std::int32_t d, weighted_sum& row);
+
+  /// Divides, rounds and writes. maximum = -infinity: an empty row, 0 and -infinity.
+  void (*store)(const weighted_sum& row, float maximum, const output_row& to);
+
+  /// All query heads of one KV head at one token, from the stages above; `scratch` as attend_scratch_bytes says.
+  void (*attend_row)(const stages&, const attend_call&, std::int64_t row, std::int32_t kv_head, void* scratch);
+
+  /// Ids [topk] of one row from its scores [own + 1]: ascending, then -1. `candidates` is scratch, [own + 1].
+  void (*select_row)(const selection_rule&, const row_place&, const float* scores, std::int32_t* candidates,
+                     std::int32_t* ids);
+};
+
+/// The contract's own.
+extern const stages exact_stages;
+
+}  // namespace msabench::naive
