@@ -24,7 +24,8 @@ constexpr named_dtype all[] = {{bf16, "bf16"}, {fp16, "fp16"}, {fp32, "fp32"}, {
                                {e4m3, "e4m3"}, {i32, "i32"},   {tf32, "tf32"}, {fp8_acc, "fp8acc"}};
 
 [[noreturn]] void no_such_format(dtype type, std::string_view use) {
-  throw suite_error(fmt::format("dtype {{{},{},{}}} ({}) can't be used {}", type.code, type.bits, type.lanes, name(type), use));
+  throw suite_error(
+      fmt::format("dtype {{{},{},{}}} ({}) can't be used {}", type.code, type.bits, type.lanes, name(type), use));
 }
 
 const detail::number_format& format_of(dtype type) {

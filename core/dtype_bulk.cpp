@@ -64,11 +64,14 @@ void widen(const void* src, dtype type, std::int64_t first, std::int64_t count, 
 void narrow(const double* src, std::int64_t count, void* dst, dtype type, std::int64_t first) {
   using namespace detail;
   if (type == bf16)
-    return narrow_as<std::uint16_t>(src, count, dst, first, [](double x) { return encode<std::uint16_t>(x, bf16_format); });
+    return narrow_as<std::uint16_t>(src, count, dst, first,
+                                    [](double x) { return encode<std::uint16_t>(x, bf16_format); });
   if (type == fp16)
-    return narrow_as<std::uint16_t>(src, count, dst, first, [](double x) { return encode<std::uint16_t>(x, fp16_format); });
+    return narrow_as<std::uint16_t>(src, count, dst, first,
+                                    [](double x) { return encode<std::uint16_t>(x, fp16_format); });
   if (type == fp32)
-    return narrow_as<std::uint32_t>(src, count, dst, first, [](double x) { return encode<std::uint32_t>(x, fp32_format); });
+    return narrow_as<std::uint32_t>(src, count, dst, first,
+                                    [](double x) { return encode<std::uint32_t>(x, fp32_format); });
   for (std::int64_t i = 0; i < count; ++i) store(dst, type, first + i, src[i]);
 }
 

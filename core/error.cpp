@@ -14,13 +14,16 @@ struct code_point {
   std::size_t bytes = 0;  // 0: not UTF-8
 };
 
-// The code point at the start of text, by the table of well-formed sequences of the Unicode standard: no overlong forms, no
-// surrogates, nothing above U+10FFFF.
+// The code point at the start of text, by the table of well-formed sequences of the Unicode standard: no overlong
+// forms, no surrogates, nothing above U+10FFFF.
 code_point decode_utf8(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+  const std::size_t bytes = lead >= 0xc2 && lead <= 0xdf   ? 2
+                            : (lead & 0xf0) == 0xe0        ? 3
+                            : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                           : 0;
   if (bytes == 0 || text.size() < bytes) return {};
   std::uint32_t value = lead & (0x7fu >> bytes);
   for (std::size_t i = 1; i < bytes; ++i) {
@@ -40,10 +43,14 @@ bool disturbs_a_line(std::uint32_t c) {
 
 std::string escaped(std::uint32_t c) {
   switch (c) {
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    default: return c < 0x100 ? fmt::format("\\x{:02x}", c) : fmt::format("\\u{:04x}", c);
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      return c < 0x100 ? fmt::format("\\x{:02x}", c) : fmt::format("\\u{:04x}", c);
   }
 }
 

@@ -3,8 +3,10 @@
 // the given field (the flag or role the user knows), the path, the system's reason and a remedy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,7 +27,28 @@ void require_writable(std::string_view field, const std::filesystem::path& path)
 // Creates the folder and its parents where missing, and tries whether files can be created in it.
 void ensure_folder(std::string_view field, const std::filesystem::path& path);
 
-// The whole file; longer than max_bytes is an error. Pipes are read to their end.
+// Reads a file front to back. Pipes are read to their end; a named pipe that nobody writes to reads as empty.
+class file_reader {
+ public:
+  file_reader(std::string_view field, const std::filesystem::path& path);
+  file_reader(const file_reader&) = delete;
+  file_reader& operator=(const file_reader&) = delete;
+  ~file_reader();
+
+  // Fills the buffer and returns its size; less at the end of the file only.
+  std::size_t read(std::span<std::byte> buffer);
+  // Of a regular file when it was opened; what read() delivers can differ if someone writes to it meanwhile.
+  std::optional<std::uint64_t> size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  [[noreturn]] void refuse(int error) const;
+
+  std::string field_, path_;
+  int fd_ = -1;
+  std::optional<std::uint64_t> size_bytes_;
+};
+
+// The whole file; longer than max_bytes is an error.
 std::string read_file(std::string_view field, const std::filesystem::path& path, std::uint64_t max_bytes);
 
 }  // namespace msabench

@@ -14,9 +14,10 @@
 #include "core/hashes.h"
 #include "core/philox.h"
 
-// One binary serves every x86-64 CPU: these loops exist again for wider vectors, and the loader picks. Sanitizers are not ready
-// at the time of that choice, so under them there is the plain loop only.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(MSABENCH_SANITIZED)
+// One binary serves every x86-64 CPU: these loops exist again for wider vectors, and the loader picks. Sanitizers are
+// not ready at the time of that choice, so under them there is the plain loop only.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(MSABENCH_SANITIZED)
 #define MSABENCH_WIDE_CLONES __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #else
 #define MSABENCH_WIDE_CLONES
@@ -25,13 +26,15 @@
 namespace msabench {
 namespace {
 
-constexpr std::size_t lanes = 16;           // counters side by side
-constexpr std::size_t batch_words = 1024;   // stays in the first-level cache between the passes
+constexpr std::size_t lanes = 16;          // counters side by side
+constexpr std::size_t batch_words = 1024;  // stays in the first-level cache between the passes
 static_assert(batch_words % (4 * lanes) == 0);
 
-// The words of counters block, block + 1, ...: batch_words of them. The lane loops inside the round loop are what vectorizes.
+// The words of counters block, block + 1, ...: batch_words of them. The lane loops inside the round loop are what
+// vectorizes.
 MSABENCH_WIDE_CLONES
-void philox_batch(std::uint32_t* words, std::uint64_t block, std::uint32_t key0, std::uint32_t key1, std::uint64_t seed) {
+void philox_batch(std::uint32_t* words, std::uint64_t block, std::uint32_t key0, std::uint32_t key1,
+                  std::uint64_t seed) {
   for (std::size_t done = 0; done < batch_words; done += 4 * lanes, block += lanes) {
     std::uint32_t c0[lanes], c1[lanes], c2[lanes], c3[lanes];
     for (std::size_t l = 0; l < lanes; ++l) {
@@ -69,7 +72,8 @@ inline int step_of(std::uint32_t word) {
 }
 
 MSABENCH_WIDE_CLONES
-void steps_to_bf16(const std::uint32_t* __restrict words, std::size_t count, float unit, std::uint16_t* __restrict out) {
+void steps_to_bf16(const std::uint32_t* __restrict words, std::size_t count, float unit,
+                   std::uint16_t* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(step_of(words[i])) * unit);
     out[i] = static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -98,7 +102,8 @@ void steps_by_table(const std::uint32_t* words, std::size_t count, const Stored*
 
 // Calls emit(words, count) for consecutive pieces of words first .. first + count - 1; count is at most batch_words.
 template <class Emit>
-void for_batches(std::array<std::uint32_t, 2> key, std::uint64_t seed, std::uint64_t first, std::uint64_t count, Emit emit) {
+void for_batches(std::array<std::uint32_t, 2> key, std::uint64_t seed, std::uint64_t first, std::uint64_t count,
+                 Emit emit) {
   alignas(64) std::uint32_t words[batch_words];
   while (count > 0) {
     const std::size_t skipped = first % 4;
@@ -112,8 +117,8 @@ void for_batches(std::array<std::uint32_t, 2> key, std::uint64_t seed, std::uint
 
 // As for_batches, for an emit(words, count, Stored* out): out is aligned, and then copied to the next elements of dst.
 template <class Stored, class Emit>
-void fill_batches(std::array<std::uint32_t, 2> key, std::uint64_t seed, std::uint64_t first, std::uint64_t count, void* dst,
-                  Emit emit) {
+void fill_batches(std::array<std::uint32_t, 2> key, std::uint64_t seed, std::uint64_t first, std::uint64_t count,
+                  void* dst, Emit emit) {
   alignas(64) Stored elements[batch_words];
   auto* to = static_cast<std::byte*>(dst);
   for_batches(key, seed, first, count, [&](const std::uint32_t* words, std::size_t piece) {
@@ -157,30 +162,34 @@ void stream::fill_words(std::uint32_t* dst, std::uint64_t first, std::uint64_t c
 }
 
 void stream::fill_normal(void* dst, dtype type, std::uint64_t first, std::uint64_t count, double scale) const {
-  if (!is_power_of_two(scale)) throw suite_error(fmt::format("the scale {} of a generated tensor is no power of two", scale));
+  if (!is_power_of_two(scale))
+    throw suite_error(fmt::format("the scale {} of a generated tensor is no power of two", scale));
   const double unit = scale * 0x1p-7;
   // Within these bounds step * unit is an exact, normal float; beyond, only the general path rounds correctly.
   const bool exact_in_float = scale >= 0x1p-100 && scale <= 0x1p100;
   const auto float_unit = exact_in_float ? static_cast<float>(unit) : 0.0f;
 
   if (type == bf16 && exact_in_float) {
-    fill_batches<std::uint16_t>(key_, seed_, first, count, dst, [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) {
-      steps_to_bf16(words, n, float_unit, out);
-    });
+    fill_batches<std::uint16_t>(key_, seed_, first, count, dst,
+                                [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) {
+                                  steps_to_bf16(words, n, float_unit, out);
+                                });
   } else if (type == fp32 && exact_in_float) {
     fill_batches<float>(key_, seed_, first, count, dst, [&](const std::uint32_t* words, std::size_t n, float* out) {
       steps_to_fp32(words, n, float_unit, out);
     });
   } else if (size_bytes(type) == 2 && count >= few) {
     const element_table<std::uint16_t> table(type, unit);
-    fill_batches<std::uint16_t>(key_, seed_, first, count, dst, [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) {
-      steps_by_table(words, n, table.elements, out);
-    });
+    fill_batches<std::uint16_t>(key_, seed_, first, count, dst,
+                                [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) {
+                                  steps_by_table(words, n, table.elements, out);
+                                });
   } else if (size_bytes(type) == 1 && count >= few) {
     const element_table<std::uint8_t> table(type, unit);
-    fill_batches<std::uint8_t>(key_, seed_, first, count, dst, [&](const std::uint32_t* words, std::size_t n, std::uint8_t* out) {
-      steps_by_table(words, n, table.elements, out);
-    });
+    fill_batches<std::uint8_t>(key_, seed_, first, count, dst,
+                               [&](const std::uint32_t* words, std::size_t n, std::uint8_t* out) {
+                                 steps_by_table(words, n, table.elements, out);
+                               });
   } else {
     std::int64_t index = 0;
     for_batches(key_, seed_, first, count, [&](const std::uint32_t* words, std::size_t n) {

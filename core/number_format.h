@@ -60,10 +60,13 @@ constexpr std::uint64_t encode_magnitude(double x, const number_format& f) {
 constexpr double decode_magnitude(std::uint64_t code, const number_format& f) {
   constexpr std::uint64_t infinity = std::uint64_t{0x7ff} << 52;
   if (code > f.max_code())
-    return std::bit_cast<double>(f.has_infinity && code == f.overflow_code() ? infinity : infinity | (std::uint64_t{1} << 51));
+    return std::bit_cast<double>(f.has_infinity && code == f.overflow_code() ? infinity
+                                                                             : infinity | (std::uint64_t{1} << 51));
   const std::uint64_t fraction = code & ((std::uint64_t{1} << f.fraction_bits()) - 1);
   const std::uint64_t exponent_field = code >> f.fraction_bits();
-  const auto power = [](int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); };
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  };
   if (exponent_field == 0) return static_cast<double>(fraction) * power(f.min_exponent - f.fraction_bits());
   const int exponent = static_cast<int>(exponent_field) - 1 + f.min_exponent;
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52 | fraction << (53 - f.precision));

@@ -60,10 +60,9 @@ class safetensors_file {
   const std::string& source() const noexcept { return source_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& problem, const std::string& remedy) const;
-  void parse_header(std::string_view header, std::uint64_t data_bytes);
-  void add_tensor(const std::string& name, const void* json_entry);
-  void check_layout(std::uint64_t data_bytes);
+  struct loader;
+  safetensors_file(std::string_view field, std::string_view source) : field_(field), source_(source) {}
+  [[noreturn]] void refuse(std::string_view problem) const;
 
   std::string field_, source_;
   std::map<std::string, std::string> metadata_;
