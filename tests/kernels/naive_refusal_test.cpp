@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule R9: what is refused, by which status, and that the text names the field.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_select.h"
+
+using namespace msabench::plugin_test;
+
+namespace {
+
+const msabench_plugin* naive() {
+  static const msabench_plugin* plugin = load_plugin(naive_path());
+  return plugin;
+}
+
+struct problem_fault {
+  const char* field;
+  msabench_status status;
+  std::function<void(msabench_problem&)> plant;
+};
+
+void expect_refused(const msabench_problem& sound, const problem_fault& fault) {
+  SCOPED_TRACE(fault.field);
+  msabench_problem problem = sound;
+  fault.plant(problem);
+  msabench_capability capability{};
+  capability.struct_size = sizeof capability;
+  EXPECT_EQ(naive()->query(&problem, &capability), fault.status);
+  const std::string text = naive()->last_error();
+  EXPECT_EQ(text.rfind(fault.field, 0), 0u) << text;
+  EXPECT_NE(text.find(':'), std::string::npos) << text;
+  EXPECT_NE(text.find(';'), std::string::npos) << text;
+  msabench_plan* plan = nullptr;
+  EXPECT_EQ(naive()->plan(&problem, &plan), fault.status) << "query and plan disagree";
+  EXPECT_EQ(text, naive()->last_error());
+  EXPECT_EQ(plan, nullptr);
+}
+
+struct tensor_fault {
+  const char* field;
+  msabench_status status;
+  std::function<void(arguments&)> plant;
+};
+
+template <class Test>
+void expect_refused_at_run(Test& test, const tensor_fault& fault) {
+  SCOPED_TRACE(fault.field);
+  session plan(naive(), test.problem);
+  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
+  arguments args = test.args();
+  fault.plant(args);
+  EXPECT_EQ(plan.run(args), fault.status);
+  const std::string text = naive()->last_error();
+  EXPECT_EQ(text.rfind(fault.field, 0), 0u) << text;
+}
+
+}  // namespace
+
+TEST(naive_refusal, problems_of_both_operators) {
+  const small_attend attend({});
+  const small_select select({});
+  const auto largest = std::numeric_limits<std::int32_t>::max();
+  const problem_fault faults[] = {
+      {"op 0", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = 0; }},
+      {"op 5", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = MSABENCH_OP_DENSE; }},
+      {"op 99", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = 99; }},
+      {"reserved 7", MSABENCH_UNSUPPORTED, [](auto& p) { p.reserved = 7; }},
+      {"topk 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.topk = 0; }},
+      {"topk 1", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.topk = 1, p.local_blocks = 1, p.init_blocks = 1; }},
+      {"topk 4", MSABENCH_INVALID_PROBLEM, [=](auto& p) { p.topk = 4, p.local_blocks = p.init_blocks = largest; }},
+      {"block 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.block = 0; }},
+      {"hkv 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hkv = 0; }},
+      {"local_blocks -1", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.local_blocks = -1; }},
+      {"init_blocks -1", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.init_blocks = -1; }},
+      {"batch -1", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.batch = -1; }},
+      {"max_kv_len -1", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.max_kv_len = -1; }},
+      {"max_kv_len", MSABENCH_UNSUPPORTED, [](auto& p) { p.max_kv_len = std::numeric_limits<std::int64_t>::max(); }},
+      {"profile.lse 1", MSABENCH_UNSUPPORTED, [](auto& p) { p.profile.lse = MSABENCH_LSE_BASE2; }},
+      {"profile.in_id_form 3", MSABENCH_UNSUPPORTED, [](auto& p) { p.profile.in_id_form = 3; }},
+      {"profile.out_id_order 2", MSABENCH_UNSUPPORTED, [](auto& p) { p.profile.out_id_order = 2; }},
+      {"profile.hardened 1", MSABENCH_UNSUPPORTED, [](auto& p) { p.profile.hardened = 1; }},
+      {"profile.rank_step", MSABENCH_UNSUPPORTED, [](auto& p) { p.profile.rank_step = 1e-3f; }},
+  };
+  for (const auto& fault : faults) {
+    expect_refused(attend.problem, fault);
+    expect_refused(select.problem, fault);
+  }
+}
+
+TEST(naive_refusal, problems_of_attend) {
+  const small_attend attend({});
+  const problem_fault faults[] = {
+      {"hq 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hq = 0; }},
+      {"hq 5", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hq = 5; }},
+      {"d 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.d = 0; }},
+      {"page_layout 3", MSABENCH_UNSUPPORTED, [](auto& p) { p.page_layout = 3; }},
+      {"page_size 8", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.page_size = 8; }},
+      {"page_size 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.page_layout = 1; }},
+      {"q {2,16,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.q = {2, 16, 1}; }},
+      {"kv {10,8,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.kv = {10, 8, 1}; }},
+      {"kv {4,16,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.kv = bf16_type; }},
+      {"out {0,0,0}", MSABENCH_UNSUPPORTED, [](auto& p) { p.out = {}; }},
+      {"kv_scale 1", MSABENCH_UNSUPPORTED, [](auto& p) { p.kv_scale = 1; }},
+      {"splits 8", MSABENCH_UNSUPPORTED, [](auto& p) { p.splits = 8; }},
+      {"softmax_scale", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.softmax_scale = std::nan(""); }},
+      {"max_kv_len", MSABENCH_NO_RESOURCES,
+       [](auto& p) { p.topk = 2000000000, p.d = p.block = 1 << 20, p.max_kv_len = std::int64_t{1} << 50; }},
+  };
+  for (const auto& fault : faults) expect_refused(attend.problem, fault);
+}
+
+TEST(naive_refusal, tensors_of_attend) {
+  small_attend test({});
+  small_attend paged({.page_layout = 1, .page_size = 8});
+  static const std::int64_t wrong_shape[] = {13, 4, 15}, long_batch[] = {9}, row_strides[] = {64, 16, 2},
+                            negative[] = {-64, 16, 1};
+  const tensor_fault faults[] = {
+      {"q absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_Q); }},
+      {"ids absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_IDS); }},
+      {"out absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_OUT); }},
+      {"k absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_K); }},
+      {"v absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_V); }},
+      {"cu_seqlens_q absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_CU_SEQLENS_Q); }},
+      {"kv_lens absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_KV_LENS); }},
+      {"cu_seqlens_kv absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_CU_SEQLENS_KV); }},
+      {"q.data null", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_Q).data = nullptr; }},
+      {"out.data null", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_OUT).data = nullptr; }},
+      {"lse.data null", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_LSE).data = nullptr; }},
+      {"k.strides null", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_K).strides = nullptr; }},
+      {"q.rank 2", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_Q).rank = 2; }},
+      {"q.shape[2] 15", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_Q).shape = wrong_shape; }},
+      {"out.shape[0] 13", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_OUT).shape = wrong_shape; }},
+      {"kv_lens.shape[0] 9", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_KV_LENS).shape = long_batch; }},
+      {"cu_seqlens_q.shape[0] 9", MSABENCH_INVALID_PROBLEM,
+       [](auto& a) { a.at(MSABENCH_CU_SEQLENS_Q).shape = long_batch; }},
+      {"q.dtype", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_Q).dtype = bf16_type; }},
+      {"ids.dtype", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_IDS).dtype = fp32_type; }},
+      {"q.device 2", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_Q).device.type = 2; }},
+      {"q.strides[2] 2", MSABENCH_UNSUPPORTED, [](auto& a) { a.at(MSABENCH_Q).strides = row_strides; }},
+      {"out.strides[0] -64", MSABENCH_UNSUPPORTED, [](auto& a) { a.at(MSABENCH_OUT).strides = negative; }},
+  };
+  for (const auto& fault : faults) expect_refused_at_run(test, fault);
+  expect_refused_at_run(
+      paged, {"block_table absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_BLOCK_TABLE); }});
+  EXPECT_TRUE(test.out.untouched({0, 0, 0})) << "an output was written before a refusal";
+  EXPECT_TRUE(test.lse.untouched({0, 0}));
+}
+
+TEST(naive_refusal, tensors_of_select) {
+  small_select test({});
+  static const std::int64_t few_blocks[] = {2, 12, 15};
+  const tensor_fault faults[] = {
+      {"scores absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_SCORES); }},
+      {"ids absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_IDS); }},
+      {"scores.shape[2] 15", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_SCORES).shape = few_blocks; }},
+      {"scores.dtype", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_SCORES).dtype = bf16_type; }},
+  };
+  for (const auto& fault : faults) expect_refused_at_run(test, fault);
+  EXPECT_TRUE(test.ids.untouched({0, 0, 0}));
+}
+
+TEST(naive_refusal, more_tokens_than_rows) {
+  small_attend test({});
+  test.cu_seqlens_q.set({4}, 100);
+  expect_refused_at_run(test, {"q.shape[0]", MSABENCH_INVALID_PROBLEM, [](auto&) {}});
+}
+
+TEST(naive_refusal, null_pointers) {
+  small_attend test({});
+  msabench_capability capability{};
+  msabench_plan* plan = nullptr;
+  EXPECT_EQ(naive()->query(nullptr, &capability), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(naive()->query(&test.problem, nullptr), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(naive()->plan(nullptr, &plan), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(naive()->plan(&test.problem, nullptr), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(naive()->run(nullptr, nullptr, nullptr, nullptr), MSABENCH_INVALID_PROBLEM);
+  session made(naive(), test.problem);
+  arguments args = test.args();
+  EXPECT_EQ(naive()->run(made.plan(), nullptr, made.workspace(), nullptr), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(naive()->run(made.plan(), args.get(), nullptr, nullptr), MSABENCH_INVALID_PROBLEM);
+  naive()->destroy(nullptr);
+  EXPECT_STREQ(naive()->last_error(), "");
+}
