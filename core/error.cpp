@@ -81,6 +81,19 @@ std::string one_line(std::string_view text, std::size_t max_chars) {
   return cut ? line + "..." : line;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    // An escaped byte takes at most four characters, so nothing is cut.
+    out += one_line(line, 4 * line.size());
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string diagnostic::line() const {
   std::string text = one_line(field, max_text_chars);
   if (!value.empty()) {

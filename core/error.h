@@ -24,6 +24,8 @@ struct diagnostic {
 // `text` on one line of valid UTF-8: controls as \n, \t, \xNN or \uNNNN, stray bytes as \xNN, cut to `max_chars`
 // characters (of which the last three are "..." when something was cut).
 std::string one_line(std::string_view text, std::size_t max_chars);
+// `text` with its line breaks kept and each line escaped as by one_line: foreign output as it may be shown and stored.
+std::string printable_lines(std::string_view text);
 
 class usage_error : public std::runtime_error {
  public:

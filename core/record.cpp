@@ -12,7 +12,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t max_sentence_chars = 2000;
-constexpr std::size_t max_captured_chars = 16384;  // 4 KiB whose every byte is escaped
 
 std::string sentence(const std::string& text) { return one_line(text, max_sentence_chars); }
 
@@ -20,18 +19,6 @@ json sentences(const std::vector<std::string>& texts) {
   auto out = json::array();
   for (const auto& text : texts) out.push_back(sentence(text));
   return out;
-}
-
-// Foreign output with its line breaks kept and every other disturbing byte escaped.
-std::string printable(std::string_view text) {
-  std::string out;
-  for (;;) {
-    const std::size_t end = text.find('\n');
-    out += one_line(text.substr(0, end), max_captured_chars);
-    if (end == std::string_view::npos) return out;
-    out += '\n';
-    text.remove_prefix(end + 1);
-  }
 }
 
 json detectability_to_json(const detectability& d) {
@@ -121,7 +108,7 @@ json to_report_json(const case_record& record) {
               {"rows_total", record.rows_total},
               {"remarks", sentences(record.remarks)},
               {"unobserved", sentences(record.unobserved)},
-              {"captured_output", printable(record.captured_output)},
+              {"captured_output", printable_lines(record.captured_output)},
               {"repro", sentence(record.repro)},
               {"samples", record.timing}};
   if (record.kind != fail_kind::none) out["kind"] = std::string(name(record.kind));
