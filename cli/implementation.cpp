@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/implementation.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "cli/suite_version.h"
+#include "conformance/lists.h"
+#include "core/error.h"
+#include "core/units.h"
+
+namespace msabench {
+
+namespace {
+
+device parse_device(const std::string& text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {device_type::cuda, 0};
+  if (text.starts_with("cuda:") && text.size() <= 8)
+    return {device_type::cuda, static_cast<std::int32_t>(parse_uint64("--device", text.substr(5)))};
+  bad_input("--device", text, "unknown device", "cpu, cuda or cuda:N");
+}
+
+}  // namespace
+
+void implementation_options::declare(CLI::App& verb) {
+  verb.add_option("--impl", impl_,
+                  "Implementation: a built-in name (see `msabench list implementations`) or a plugin file")
+      ->type_name("NAME|FILE.so")
+      ->required();
+  verb.add_option("--device", device_text_, "Where the plugin runs; default cpu for a file, fixed for built-in names")
+      ->type_name("cpu|cuda[:N]");
+  verb.add_option("--threads", threads_text_, "Threads that the implementation may use; default all cores")
+      ->type_name("N");
+  verb.add_option("--timeout-s", timeout_text_, "Seconds that one case may take; default from its cost")
+      ->type_name("S");
+  verb.add_flag("--in-process", in_process_,
+                "Run the plugin inside this process, for debuggers: no time limit, no protection");
+}
+
+void implementation_options::resolve() {
+  if (in_process_ && !timeout_text_.empty())
+    bad_input("--timeout-s", timeout_text_, "cannot be kept with --in-process", "leave one of the two out");
+  std::optional<device> asked;
+  if (!device_text_.empty()) asked = parse_device(device_text_);
+  if (!timeout_text_.empty()) timeout_s_ = parse_seconds("--timeout-s", timeout_text_);
+  if (!threads_text_.empty()) {
+    const auto threads = parse_uint64("--threads", threads_text_);
+    if (threads < 1 || threads > 4096) bad_input("--threads", threads_text_, "is out of range", "1 to 4096");
+    how_.threads = static_cast<int>(threads);
+  }
+  where_ = resolve_implementation(impl_, asked);
+  if (in_process_ && where_->where.type != device_type::cpu)
+    bad_input("--in-process", "", "is for plugins that run on the CPU", "leave it out for --device cuda");
+}
+
+std::unique_ptr<executor> implementation_options::make() const {
+  return in_process_ ? make_in_process_executor(*where_, how_) : make_worker_executor(*where_, how_);
+}
+
+std::string implementation_options::repro_suffix() const {
+  // A shell needs quotes around anything but plain characters.
+  const auto quoted = [](const std::string& text) {
+    if (text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=+-,@") ==
+        std::string::npos)
+      return text;
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+    return out + "'";
+  };
+  std::string text = " --impl " + quoted(impl_);
+  if (!device_text_.empty()) text += " --device " + device_text_;
+  if (!threads_text_.empty()) text += " --threads " + threads_text_;
+  if (!timeout_text_.empty()) text += " --timeout-s " + timeout_text_;
+  if (in_process_) text += " --in-process";
+  return text;
+}
+
+run_record begin_record(const std::vector<std::string>& argv, const implementation_record& implementation) {
+  run_record run;
+  run.suite_version = suite_version;
+  run.suite_commit = suite_commit;
+  run.suite_dirty = suite_dirty;
+  for (const auto& level : levels()) run.lists[level] = load_list(level).sha256;
+  run.argv = argv;
+  run.start_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  run.environment = environment();
+  run.implementation = implementation;
+  return run;
+}
+
+}  // namespace msabench

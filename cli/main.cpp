@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "cli/suite_version.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/verdict.h"
+
+namespace msabench {
+
+namespace {
+
+std::string version_text() {
+  const std::string commit =
+      std::strcmp(suite_commit, "unknown") == 0
+          ? ""
+          : fmt::format(" ({}{})", std::string(suite_commit).substr(0, 12), suite_dirty ? ", changed" : "");
+  return fmt::format("msabench {}{}, contract 1.0, plugin interface 1.0, report 1", suite_version, commit);
+}
+
+void complain(const std::string& line) { fmt::print(stderr, "msabench: error: {}\n", line); }
+
+// CLI11's messages may span lines and leave the remedy out.
+int refuse_arguments(const CLI::App& app, const CLI::ParseError& e) {
+  const auto verbs = app.get_subcommands();
+  const std::string help = verbs.empty() ? "msabench --help" : "msabench " + verbs[0]->get_name() + " --help";
+  complain(fmt::format("arguments: {}; see `{}`", one_line(e.what(), 200), help));
+  return exit_code::usage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Conformance and benchmark suite for MiniMax Sparse Attention", "msabench");
+  app.set_version_flag("--version", version_text(), "Print versions and exit");
+  app.require_subcommand(1);
+  invocation chosen;
+  chosen.argv.assign(argv, argv + argc);
+  add_list(app, chosen);
+  add_describe(app, chosen);
+  add_check(app, chosen);
+  add_repro(app, chosen);
+  add_qualify(app, chosen);
+  add_golden(app, chosen);
+  add_env(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // help and version
+    return refuse_arguments(app, e);
+  }
+  return chosen.run();
+}
+
+}  // namespace
+
+}  // namespace msabench
+
+int main(int argc, char** argv) {
+  // A closed pipe (`| head`) ends writes with an error, not the process with a signal half-way through a report.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return msabench::run(argc, argv);
+  } catch (const msabench::usage_error& e) {
+    msabench::complain(e.what());
+    return msabench::exit_code::usage;
+  } catch (const std::exception& e) {
+    msabench::complain(
+        fmt::format("suite: {}; please report it with the command line", msabench::one_line(e.what(), 300)));
+    return msabench::exit_code::suite;
+  }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "conformance/runner.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/units.h"
+#include "host/interrupt.h"
+#include "reports/json.h"
+#include "reports/junit.h"
+#include "reports/markdown.h"
+#include "reports/text.h"
+
+namespace msabench {
+
+namespace {
+
+// One line that is overwritten on a terminal; nothing elsewhere, where the case lines themselves are the progress.
+class progress_line {
+ public:
+  explicit progress_line(const output& out) : on_(out.is_terminal()), to_(out.people()) {}
+  void show(const progress& where) const {
+    if (!on_ || where.done == where.total) return;
+    fmt::print(to_, "\r\033[K{}/{} cases, {} left", where.done, where.total, format_duration_s(where.seconds_left));
+    std::fflush(to_);
+  }
+  void clear() const {
+    if (on_) fmt::print(to_, "\r\033[K");
+  }
+
+ private:
+  bool on_;
+  std::FILE* to_;
+};
+
+void write_reports(const run_record& run, const output& out, const report_paths& paths) {
+  out.write(to_report_json(run));
+  if (!paths.junit.empty()) write_junit(run, paths.junit);
+  if (paths.folder.empty()) return;
+  const std::filesystem::path folder(paths.folder);
+  write_report_json(run, (folder / "report.json").string());
+  write_markdown(run, (folder / "report.md").string());
+  write_junit(run, (folder / "junit.xml").string());
+}
+
+}  // namespace
+
+void report_paths::declare(CLI::App& verb) {
+  verb.add_option("--out", folder, "Leave report.json, report.md and junit.xml in this folder")->type_name("DIR");
+  verb.add_option("--junit", junit, "Leave a JUnit file")->type_name("FILE");
+}
+
+void report_paths::open() const {
+  if (!junit.empty()) require_writable("--junit", junit);
+  if (folder.empty()) return;
+  ensure_folder("--out", folder);
+  for (const char* name : {"report.json", "report.md", "junit.xml"})
+    require_writable("--out", std::filesystem::path(folder) / name);
+}
+
+int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
+                   const output& out, const report_paths& paths) {
+  if (out.wants_json() && out.json_path() == paths.junit)
+    bad_input("--junit", paths.junit, "names the same file as --json", "give each its own");
+  out.open();
+  paths.open();
+  if (cases.empty()) {
+    fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
+  }
+  const auto on = impl.make();
+  run_record run = begin_record(request.argv, on->info());
+  run.level = request.level;
+  run.seed = request.seed;
+  run.shard_index = request.shard_index;
+  run.shard_count = request.shard_count;
+
+  install_interrupt_handler();
+  const runner_options options{impl.timeout_s(), impl.repro_suffix()};
+  const progress_line line(out);
+  run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
+    line.clear();
+    out.print(text_case_line(record, out.colour()));
+    const bool good = record.decided == verdict::pass || record.decided == verdict::waived;
+    if (!good || request.show_detail) out.print(text_case_detail(record, out.colour()));
+    line.show(where);
+  });
+  line.clear();
+  write_reports(run, out, paths);
+  out.print(text_summary(run, out.colour()));
+  if (!paths.folder.empty())
+    out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
+  return exit_code_of(run);
+}
+
+}  // namespace msabench

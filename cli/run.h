@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part that check, repro and qualify share: run cases with progress, leave reports, print what a person needs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/implementation.h"
+#include "cli/output.h"
+#include "core/case.h"
+#include "core/record.h"
+
+namespace msabench {
+
+struct report_paths {
+  std::string folder;  // --out: report.json, report.md, junit.xml in it
+  std::string junit;   // --junit
+  void declare(CLI::App& verb);
+  void open() const;  // tries every path before the first case runs
+};
+
+struct run_request {
+  std::vector<std::string> argv;
+  std::string level;  // empty: single cases
+  std::uint64_t seed = 0;
+  std::int64_t shard_index = 0, shard_count = 1;
+  bool show_detail = false;  // of every case, not only of failing ones
+};
+
+// Returns the exit code. The report is complete on disk when it does, marked partial after Ctrl-C.
+int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
+                   const output& out, const report_paths& paths);
+
+}  // namespace msabench

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that choose cases, shared by check and list.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "conformance/lists.h"
+
+namespace msabench {
+
+class selection_options {
+ public:
+  void declare(CLI::App& verb);
+  selection resolve() const;  // throws usage_error
+  const std::string& level() const { return level_; }
+
+ private:
+  std::string level_ = "smoke", filter_, seed_ = "0", shard_ = "0/1";
+  std::vector<std::string> operators_;
+};
+
+}  // namespace msabench

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/rows.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "core/generator.h"
+
+namespace msabench {
+
+namespace {
+
+// Rows that faults like: borders of sequences and of blocks.
+std::vector<std::int64_t> border_rows(const case_spec& c) {
+  std::vector<std::int64_t> ends, borders;
+  std::int64_t first = 0;
+  for (const auto& s : sequences(c)) {
+    for (std::int64_t i = 0; i < s.q_len; ++i) {
+      const std::int64_t position = s.kv_len - s.q_len + i;
+      const std::int64_t offset = position < 0 ? -1 : position % c.shape.block;
+      if (i == 0 || i + 1 == s.q_len)
+        ends.push_back(first + i);
+      else if (position == 0 || offset == 0 || offset == c.shape.block - 1 || position == -1)
+        borders.push_back(first + i);
+    }
+    first += s.q_len;
+  }
+  ends.insert(ends.end(), borders.begin(), borders.end());
+  return ends;
+}
+
+}  // namespace
+
+std::int64_t total_rows(const case_spec& c) {
+  std::int64_t total = 0;
+  for (const auto& s : sequences(c)) total += s.q_len;
+  return total;
+}
+
+std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
+                                        std::int64_t budget_triples) {
+  const std::int64_t total = total_rows(c), cost = cost_triples(c);
+  std::vector<std::int64_t> rows;
+  if (cost <= budget_triples) {
+    rows.resize(static_cast<std::size_t>(total));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  const std::int64_t affordable = std::max<std::int64_t>(8, total * budget_triples / cost);
+  const std::int64_t drawn = std::max<std::int64_t>(1, affordable / 8);
+  std::set<std::int64_t> chosen;
+  const auto room = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(chosen.size()) < std::min(limit, total);
+  };
+  for (const auto row : border_rows(c))
+    if (room((affordable - drawn) / 2)) chosen.insert(row);
+  const std::int64_t spread = affordable - drawn;
+  for (std::int64_t i = 0; i < spread && room(spread); ++i)
+    chosen.insert(i * (total - 1) / std::max<std::int64_t>(1, spread - 1));
+  const stream after_the_run(std::string(name_without_seed(c)) + std::string(outputs_sha256), "rows", c.seed);
+  for (std::uint64_t i = 0; room(affordable) && i < 64 * static_cast<std::uint64_t>(affordable); ++i)
+    chosen.insert(static_cast<std::int64_t>(after_the_run.word(i)) % total);
+  return {chosen.begin(), chosen.end()};
+}
+
+}  // namespace msabench

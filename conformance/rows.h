@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which query rows the oracle checks: all where that is affordable, else a stratified sample, part of it drawn after
+// the run.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/case.h"
+
+namespace msabench {
+
+// Triples (row, head, visible key) that the oracle may spend on one case.
+inline constexpr std::int64_t oracle_budget_triples = 4'000'000;
+
+// Ascending, unique rows below T. First the first and last row of every sequence and the rows on both sides of block
+// borders, then rows spread evenly, then at least an eighth of the budget drawn from the seed and `outputs_sha256`,
+// which nobody knows before the run.
+std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
+                                        std::int64_t budget_triples = oracle_budget_triples);
+
+std::int64_t total_rows(const case_spec& c);
+
+}  // namespace msabench

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/runner.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "conformance/rows.h"
+#include "conformance/targets.h"
+#include "core/error.h"
+#include "host/interrupt.h"
+#include "inputs/input_set.h"
+#include "judge/judge.h"
+
+namespace msabench {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+
+run_spec how_to_run(const case_spec& c, const runner_options& options) {
+  run_spec how;
+  how.launches = c.options.rep ? 20 : 2;
+  how.second_plan = c.options.rep;
+  how.poison_seed = c.seed;
+  how.timeout_s = options.timeout_s.value_or(time_limit_s(c));
+  return how;
+}
+
+void take_decision(case_record& record, const judge::decision& d) {
+  record.decided = d.decided;
+  record.kind = d.kind;
+  record.reason = d.reason;
+}
+
+// What the executor says about the process, for cases that never produced outputs to check.
+void judge_without_outputs(case_record& record, const judge::subject& what, const observation& seen) {
+  record.checks = judge::check_violations(what, seen);
+  take_decision(record, judge::decide(what, seen, record.checks, record.sees));
+}
+
+judge::subject describe(const case_spec& c, const agreement& agreed) {
+  judge::subject what;
+  what.definition = c;
+  what.agreed = agreed.agreed;
+  if (agreed.answer.answered) {
+    what.delivers = agreed.answer.answered->delivers;
+    what.declared = agreed.answer.answered->declared;
+  }
+  what.targets = targets_of(c);
+  return what;
+}
+
+// Names the input that was written into, which only the inputs themselves, made anew, can tell.
+void name_modified_inputs(observation& seen, const case_spec& c, const input_set& set) {
+  for (auto& v : seen.violations) {
+    if (v.what != violation::kind::input_modified || v.where) continue;
+    if (const buffer* b = find_modified_input(c, set)) v.where = b->where;
+  }
+}
+
+void judge_outputs(case_record& record, judge::subject& what, const observation& seen, const input_set& set) {
+  const case_spec& c = what.definition;
+  what.inputs = set.views();
+  const auto rows = rows_to_check(c, seen.launches.empty() ? "" : seen.launches[0].outputs_sha256);
+  const auto expected = judge::expect(what, rows);
+  std::vector<std::vector<check_result>> per_launch;
+  for (std::size_t i = 0; i < seen.launches.size(); ++i) {
+    const launch& l = seen.launches[i];
+    // Equal bytes are judged equally; only poison that was left differs, and then the bytes do too.
+    per_launch.push_back(l.same_as >= 0 ? per_launch[static_cast<std::size_t>(l.same_as)]
+                                        : expected->check(l, static_cast<int>(i), how_to_run(c, {}).poison_seed));
+  }
+  record.checks = judge::check_violations(what, seen);
+  for (auto& check : judge::merge_launches(what, seen.launches, per_launch)) record.checks.push_back(std::move(check));
+  if (!what.targets.empty()) record.sees = expected->measure();
+  record.rows_checked = expected->rows_checked();
+  for (const auto& check : record.checks)
+    if (!check.observed)
+      record.unobserved.push_back(check.id + " not observed" + (check.note.empty() ? "" : ": " + check.note));
+  take_decision(record, judge::decide(what, seen, record.checks, record.sees));
+}
+
+void run_into(case_record& record, executor& on, const case_spec& c, const runner_options& options) {
+  const agreement agreed = negotiate(on, make_problem(c));
+  judge::subject what = describe(c, agreed);
+  record.remarks = agreed.answer.remarks;
+  record.captured_output = agreed.answer.captured_output;
+  if (agreed.answer.result != outcome::completed) return judge_without_outputs(record, what, agreed.answer);
+  record.declared = what.declared;
+  record.delivers = what.delivers;
+  if (!agreed.refused.empty()) {
+    record.decided = verdict::unsupported;
+    record.reason = agreed.refused;
+    return;
+  }
+  if (const auto broken = judge::broken_declarations(what.agreed, what.declared, what.delivers); !broken.empty()) {
+    record.decided = verdict::broken_promise;
+    record.reason = fmt::format("declaration: {}", fmt::join(broken, "; "));
+    return;
+  }
+  input_set set = make_inputs(c, what.agreed);
+  observation seen = on.execute(set, how_to_run(c, options));
+  name_modified_inputs(seen, c, set);
+  record.remarks.insert(record.remarks.end(), seen.remarks.begin(), seen.remarks.end());
+  record.captured_output += seen.captured_output;
+  if (seen.result != outcome::completed) return judge_without_outputs(record, what, seen);
+  // What an implementation wrote into an input would be judged as if it had been asked for.
+  for (const auto& v : seen.violations)
+    if (v.what == violation::kind::input_modified) return judge_without_outputs(record, what, seen);
+  judge_outputs(record, what, seen, set);
+}
+
+}  // namespace
+
+double time_limit_s(const case_spec& c) {
+  constexpr double slow_triples_per_s = 0.5e6, start_s = 20, slow_bytes_per_s = 200e6;
+  const double launches = c.options.rep ? 21 : 2;
+  const problem p = make_problem(c);
+  const double output_bytes = static_cast<double>(p.total_q) * p.hq * p.d * 4;
+  return start_s +
+         launches * (static_cast<double>(cost_triples(c)) / slow_triples_per_s + output_bytes / slow_bytes_per_s);
+}
+
+case_record run_case(executor& on, const case_spec& c, const runner_options& options) {
+  case_record record;
+  const auto start = clock::now();
+  record.name = name(c);
+  record.seed = c.seed;
+  record.definition_sha256 = definition_sha256(c);
+  record.rows_total = total_rows(c);
+  record.repro = "msabench repro " + record.name + options.repro_suffix;
+  try {
+    run_into(record, on, c, options);
+  } catch (const usage_error&) {
+    throw;  // the plugin cannot be loaded at all: the user's affair
+  } catch (const std::exception& e) {
+    record.decided = verdict::suite_error;
+    record.reason = fmt::format("suite: {}", one_line(e.what(), 300));
+  }
+  record.elapsed_s = seconds_since(start);
+  return record;
+}
+
+void run_cases(executor& on, const std::vector<case_spec>& cases, const runner_options& options, run_record& into,
+               const std::function<void(const case_record&, const progress&)>& after_each) {
+  // Every case also costs something that does not depend on its size.
+  const auto weight = [](const case_spec& c) { return static_cast<double>(cost_triples(c)) + 300e3; };
+  double left = 0, spent = 0;
+  for (const auto& c : cases) left += weight(c);
+  const auto start = clock::now();
+  progress where{0, cases.size(), 0};
+  for (const auto& c : cases) {
+    if (interrupted()) {
+      into.partial = true;
+      return;
+    }
+    case_record record = run_case(on, c, options);
+    if (interrupted()) {  // whatever the last case says, it was cut short
+      into.partial = true;
+      return;
+    }
+    left -= weight(c);
+    spent += weight(c);
+    ++where.done;
+    where.seconds_left = seconds_since(start) / spent * left;
+    into.cases.push_back(std::move(record));
+    after_each(into.cases.back(), where);
+  }
+}
+
+}  // namespace msabench

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs cases on one implementation and judges what came back.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/record.h"
+#include "host/executor.h"
+
+namespace msabench {
+
+struct runner_options {
+  std::optional<double> timeout_s;  // per case; empty: from the work model
+  std::string repro_suffix;         // what follows the case name in the reproducing command, e.g. " --impl naive"
+};
+
+// Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.
+double time_limit_s(const case_spec& c);
+
+// One case from inputs to verdict. Throws only if interrupted() is set (see run_cases); faults of the suite become a
+// record with verdict suite-error, so that the rest of the run goes on.
+case_record run_case(executor& on, const case_spec& c, const runner_options& options);
+
+struct progress {
+  std::size_t done = 0, total = 0;
+  double seconds_left = 0;  // estimated from the cost of what is left
+};
+
+// Runs the cases in order and adds their records to `into`. Stops early, with into.partial set, once interrupted.
+void run_cases(executor& on, const std::vector<case_spec>& cases, const runner_options& options, run_record& into,
+               const std::function<void(const case_record&, const progress&)>& after_each);
+
+}  // namespace msabench

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/targets.h"
+
+#include <algorithm>
+
+namespace msabench {
+
+namespace {
+
+using enum perturbation;
+
+// What the lengths of a case make possible at all: a fault that needs an unselected block cannot show where all are
+// taken.
+struct opportunities {
+  bool rows = false;         // a row that sees a key
+  bool two_blocks = false;   // a row that sees two blocks
+  bool sparse = false;       // a row that sees more blocks than it selects
+  bool future_keys = false;  // a row whose next key exists in its own block
+  bool two_rows = false;     // neighbouring rows of one sequence, both sparse
+};
+
+opportunities look(const case_spec& c) {
+  opportunities o;
+  for (const auto& s : sequences(c)) {
+    for (std::int64_t i = 0; i < s.q_len; ++i) {
+      const std::int64_t position = s.kv_len - s.q_len + i;
+      if (position < 0) continue;
+      const std::int64_t seen = position / c.shape.block + 1;
+      o.rows = true;
+      o.two_blocks |= seen >= 2;
+      o.sparse |= seen > c.shape.topk;
+      o.future_keys |= position + 1 < s.kv_len && (position + 1) % c.shape.block != 0;
+      o.two_rows |= i > 0 && (position - 1) / c.shape.block + 1 > c.shape.topk;
+    }
+  }
+  return o;
+}
+
+std::vector<perturbation> attend_targets(const case_spec& c, const opportunities& can) {
+  std::vector<perturbation> t;
+  const bool chooses = can.sparse && c.shape.topk > 1;
+  if (c.family == "carry") return {accumulate_16bit};
+  if (c.family == "needle") {
+    t = {drop_heavy_key};
+    if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
+    return t;
+  }
+  if (c.family == "key_code") t = {drop_key, double_key};
+  if (c.family == "block_code" || c.family == "random") {
+    if (can.two_blocks && c.shape.topk > 1) t.insert(t.end(), {drop_block, double_block});
+    if (chooses && c.variant != "high") t.push_back(swap_block);
+  }
+  if (c.family == "random") {
+    if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
+    if (can.future_keys) t.push_back(key_past_diagonal);
+    if (c.layout != page_layout::contiguous && can.two_blocks) t.push_back(swap_table_entries);
+    if (t.empty()) t = {drop_heavy_key};
+  }
+  return t;
+}
+
+std::vector<perturbation> select_targets(const case_spec& c, const opportunities& can) {
+  if (!can.sparse) return {drop_last_choice};
+  std::vector<perturbation> t;
+  const bool distinct = c.variant != "equal" && c.variant != "few" && c.variant != "tie17" && c.variant != "zero";
+  const bool free_slots = c.shape.topk > c.shape.local_blocks + c.shape.init_blocks;
+  if (distinct && free_slots) t.push_back(drop_last_choice);
+  if (c.shape.local_blocks > 0 && c.variant != "nan") t.push_back(forget_local);
+  if (!free_slots) return t;
+  if (c.variant == "heads" && c.shape.hkv > 1) t.push_back(shared_heads);
+  if (c.variant == "random" && can.two_rows) t.push_back(neighbour_row);
+  if (c.variant == "negative") t.push_back(relu_scores);
+  if (c.variant == "nan") t.push_back(nan_wins);
+  if (c.variant == "inf" || c.variant == "huge") t.push_back(sentinel_collides);
+  if (c.variant == "outlier") t.push_back(rank_16bit);
+  return t;
+}
+
+}  // namespace
+
+std::vector<perturbation> targets_of(const case_spec& c) {
+  const opportunities can = look(c);
+  if (!can.rows) return {};
+  switch (c.operation) {
+    case op::attend:
+      return attend_targets(c, can);
+    case op::select:
+      return select_targets(c, can);
+    default:
+      return {};
+  }
+}
+
+}  // namespace msabench
