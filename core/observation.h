@@ -61,6 +61,7 @@ struct launch {
   std::string outputs_sha256;
   std::int32_t same_as = -1;  // earlier launch with equal bytes; -1: none
   std::int32_t plan = 0;      // 1: of the second plan
+  std::int32_t index = 0;     // counts launches; its poison stood in the outputs before (core/poison.h)
 };
 
 struct observation {
