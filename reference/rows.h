@@ -16,23 +16,33 @@ struct row_place {
   std::int64_t kv_len = 0;     // N_b
 };
 
+// Place of one row, without a map of all of them. suite_error for a row that is not below T.
+row_place place_of(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens, std::int64_t row);
+// Blocks that a row at this place sees: own + 1, or 0 for an empty row.
+std::int64_t visible_blocks(const row_place& place, std::int64_t block);
+// Keys that it sees: min(position + 1, kv_len), at least 0.
+std::int64_t visible_keys(const row_place& place);
+
 // Lengths of a batch; one entry of `rows` per query row below T = cu_seqlens_q[B].
 class row_map {
  public:
+  // suite_error if cu_seqlens_q decreases or has no entry more than kv_lens.
   row_map(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens);
   std::int64_t total_rows() const { return static_cast<std::int64_t>(rows_.size()); }
-  const row_place& operator[](std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }
+  // suite_error for a row that is not below T.
+  const row_place& operator[](std::int64_t row) const;
 
-  // Blocks that the row sees: own + 1, or 0 for an empty row.
-  std::int64_t visible_blocks(std::int64_t row, std::int64_t block) const;
-  // Keys that the row sees: min(position + 1, kv_len), at least 0.
-  std::int64_t visible_keys(std::int64_t row) const;
+  std::int64_t visible_blocks(std::int64_t row, std::int64_t block) const {
+    return reference::visible_blocks((*this)[row], block);
+  }
+  std::int64_t visible_keys(std::int64_t row) const { return reference::visible_keys((*this)[row]); }
 
  private:
   std::vector<row_place> rows_;
 };
 
-// Element offset of the row of `dim` values of (sequence, key j, kv head r) in a contiguous or paged cache.
+// Element offset of the row of `dim` values of (sequence, key j, kv head r) in a contiguous or paged cache. An index cache has
+// no head axis: its head is ignored. Holds references: problem and views must outlive it.
 class cache_map {
  public:
   cache_map(const problem& p, const tensor_view& cache, const tensor_view& block_table, const tensor_view& cu_seqlens_kv);
