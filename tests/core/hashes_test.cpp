@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +21,7 @@ TEST(hashes, Sha256OfTheStandard) {
 
 TEST(hashes, PiecesAndFilesHashAsTheWhole) {
   std::string text;
-  for (int i = 0; i < 300000; ++i) text += static_cast<char>(i * i >> 3);
+  for (std::int64_t i = 0; i < 300000; ++i) text += static_cast<char>(i * i >> 3);
   sha256 hash;
   for (std::size_t at = 0; at < text.size(); at += 999) hash.update(std::string_view(text).substr(at, 999));
   EXPECT_EQ(hash.hex(), sha256_hex(text));
