@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/plugins/fault.h"
+
+#include "kernels/naive/glue.h"
+
+namespace msabench::faults {
+namespace {
+
+msabench_plugin original{}, table{};
+
+}  // namespace
+
+const msabench_plugin& exact() { return original; }
+
+msabench_plugin* copy_of_naive(const msabench_host* host, const char* name) {
+  const msabench_plugin* own = naive::plugin(host, name, "naive with a fault, for tests", naive::exact_stages);
+  if (own == nullptr) return nullptr;
+  original = table = *own;
+  return &table;
+}
+
+const msabench_tensor* tensor_at(const msabench_args* args, msabench_slot slot) {
+  return slot < args->slot_count ? args->slot[slot] : nullptr;
+}
+
+const msabench_tensor& output_of(const msabench_args* args) {
+  const msabench_tensor* out = tensor_at(args, MSABENCH_OUT);
+  return out != nullptr ? *out : *tensor_at(args, MSABENCH_IDS);
+}
+
+std::size_t extent_bytes(const msabench_tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::int32_t axis = 0; axis < tensor.rank; ++axis) {
+    if (tensor.shape[axis] == 0) return 0;
+    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
+  }
+  return static_cast<std::size_t>((last + 1) * tensor.dtype.bits / 8);
+}
+
+std::int64_t tokens(const msabench_args* args) {
+  const std::int64_t batch = tensor_at(args, MSABENCH_KV_LENS)->shape[0];
+  return batch == 0 ? 0 : static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_Q)->data)[batch];
+}
+
+row_bytes row_of(const msabench_tensor& tensor, std::int64_t row) {
+  msabench_tensor rest = tensor;
+  rest.rank = tensor.rank - 1;
+  rest.shape = tensor.shape + 1;
+  rest.strides = tensor.strides + 1;
+  return {static_cast<unsigned char*>(tensor.data) + row * tensor.strides[0] * tensor.dtype.bits / 8,
+          extent_bytes(rest)};
+}
+
+}  // namespace msabench::faults

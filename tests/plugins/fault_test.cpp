@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// That every faulty plugin has its fault, and no other: a test that expects a rejection must not pass because the
+// plugin was broken in another way.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <csignal>
+
+#include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_select.h"
+
+using namespace msabench::plugin_test;
+
+namespace {
+
+std::string path_of(const std::string& name) { return std::string(MSABENCH_TEST_PLUGIN_DIR) + "/" + name + ".so"; }
+
+const msabench_plugin* faulty(const std::string& name) { return load_plugin(path_of(name)); }
+
+/// Runs and returns the fault that double loops find; "none" for a right result.
+template <class Test>
+std::string verdict(const std::string& name, Test& test) {
+  const msabench_plugin* plugin = faulty(name);
+  session plan(plugin, test.problem);
+  if (plan.status() != MSABENCH_OK) return std::string("refused: ") + plugin->last_error();
+  arguments args = test.args();
+  const msabench_status status = plan.run(args);
+  if (status != MSABENCH_OK) return "status " + std::to_string(status) + ": " + plugin->last_error();
+  return test.fault().value_or("none");
+}
+
+small_attend attend_case() { return small_attend({.topk = 4, .sequences = {{3, 61}, {2, 80}}}); }
+
+}  // namespace
+
+TEST(faults, attend_results_are_wrong) {
+  for (const char* name : {"drop_key", "attend_swap_block", "mask_off_by_one", "double_block", "wrong_kv_head"}) {
+    small_attend test = attend_case();
+    const std::string found = verdict(name, test);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+    small_select untouched({});
+    EXPECT_EQ(verdict(name, untouched), "none") << name;
+  }
+}
+
+TEST(faults, a_dropped_key_shows_in_rows_with_one_key) {
+  small_attend test({.sequences = {{1, 1}}});
+  EXPECT_NE(verdict("drop_key", test), "none");
+  EXPECT_TRUE(std::isinf(test.lse.get({0, 0})));
+}
+
+TEST(faults, a_mask_off_by_one_reads_no_key_past_the_sequence) {
+  small_attend test({.sequences = {{1, 13}}});
+  EXPECT_EQ(verdict("mask_off_by_one", test), "none");
+}
+
+TEST(faults, a_swapped_block_is_the_next_best) {
+  small_select test({.hkv = 1, .block = 1, .topk = 3, .local_blocks = 1, .sequences = {{1, 6}}});
+  const double scores[] = {5, 9, 1, 7, 3, 0};
+  for (std::int64_t b = 0; b < 6; ++b) test.scores.set({0, 0, b}, scores[b]);
+  EXPECT_NE(verdict("swap_block", test), "none");
+  EXPECT_EQ(test.got(0, 0), (std::vector<std::int32_t>{0, 1, 5}));  // 7 gave way to 5
+  small_attend untouched({});
+  EXPECT_EQ(verdict("swap_block", untouched), "none");
+}
+
+TEST(faults, guards_are_overrun) {
+  for (const char* name : {"write_before", "write_behind"}) {
+    small_attend attend = attend_case();
+    EXPECT_EQ(verdict(name, attend), "guard bands written");
+    small_select select({});
+    EXPECT_EQ(verdict(name, select), "guard bands written");
+  }
+}
+
+TEST(faults, rows_past_t_are_written) {
+  small_attend attend = attend_case();
+  EXPECT_EQ(verdict("ignores_t", attend), "row 5 head 0: past T, but written");
+  small_attend no_such_rows({.spare_rows = 0});
+  EXPECT_EQ(verdict("ignores_t", no_such_rows), "none");
+}
+
+TEST(faults, the_last_row_stays_unwritten) {
+  small_attend attend = attend_case();
+  EXPECT_NE(verdict("unwritten", attend), "none");
+  EXPECT_TRUE(attend.out.untouched({4, 3, 15}));
+  EXPECT_FALSE(attend.out.untouched({3, 0, 0}));
+}
+
+TEST(faults, inputs_change) {
+  small_attend attend = attend_case();
+  const auto before = attend.q.bytes();
+  verdict("change_input", attend);
+  EXPECT_NE(attend.q.bytes(), before);
+}
+
+TEST(faults, results_depend_on_the_workspace) {
+  small_attend test = attend_case();
+  const msabench_plugin* plugin = faulty("reads_workspace");
+  session plan(plugin, test.problem);
+  arguments args = test.args();
+  ASSERT_EQ(plan.run(args, 0x00), MSABENCH_OK);
+  EXPECT_EQ(test.fault().value_or("none"), "none");
+  const auto first = test.out.bytes();
+  ASSERT_EQ(plan.run(args, 0x80), MSABENCH_OK);
+  EXPECT_NE(test.out.bytes(), first);
+}
+
+TEST(faults, the_workspace_is_overrun) {
+  small_attend test = attend_case();
+  const msabench_plugin* plugin = faulty("write_behind_workspace");
+  session plan(plugin, test.problem);
+  std::uint64_t bytes = 0;
+  std::uint32_t alignment = 0;
+  ASSERT_EQ(plugin->workspace(plan.plan(), &bytes, &alignment), MSABENCH_OK);
+  std::vector<unsigned char> memory(bytes + 2 * alignment + 16, 0xEE);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  unsigned char* workspace = memory.data() + (alignment - address % alignment) % alignment;
+  arguments args = test.args();
+  ASSERT_EQ(plugin->run(plan.plan(), args.get(), workspace, nullptr), MSABENCH_OK);
+  EXPECT_NE(workspace[bytes], 0xEE);
+}
+
+TEST(faults, lengths_are_stale_in_a_second_run) {
+  small_attend test({.topk = 2, .sequences = {{1, 16}}});
+  const msabench_plugin* plugin = faulty("stale_state");
+  session plan(plugin, test.problem);
+  arguments args = test.args();
+  ASSERT_EQ(plan.run(args), MSABENCH_OK);
+  EXPECT_EQ(test.fault().value_or("none"), "none");
+  test.kv_lens.set({0}, 11);
+  ASSERT_EQ(plan.run(args), MSABENCH_OK);
+  EXPECT_NE(test.fault().value_or("none"), "none");
+}
+
+TEST(faults, answers) {
+  small_attend test = attend_case();
+  EXPECT_EQ(verdict("refuse_all", test).rfind("refused: op", 0), 0u);
+  EXPECT_EQ(verdict("plan_refuses", test).rfind("refused: block", 0), 0u);
+  EXPECT_EQ(verdict("error_no_text", test), "status 4: ");
+  EXPECT_EQ(verdict("unsupported_in_run", test).rfind("status 1: ", 0), 0u);
+  EXPECT_EQ(verdict("invalid_status", test), "status 77: ");
+  EXPECT_TRUE(test.out.untouched({0, 0, 0}));
+  EXPECT_EQ(verdict("writes_on_error", test).rfind("status 3: ", 0), 0u);
+  EXPECT_FALSE(test.out.untouched({0, 0, 0}));
+  EXPECT_EQ(faulty("error_null_text")->last_error(), nullptr);
+  EXPECT_EQ(faulty("null_name")->name, nullptr);
+  EXPECT_EQ(faulty("null_run")->run, nullptr);
+  EXPECT_EQ(faulty("get_null"), nullptr);
+  EXPECT_EQ(faulty("wrong_major")->abi_major, 2u);
+  EXPECT_THROW(faulty("no_symbol"), std::runtime_error);
+}
+
+TEST(faults, declarations_are_nonsense) {
+  const small_attend test = attend_case();
+  const auto declared = [&](const char* name) {
+    session plan(faulty(name), test.problem);
+    return plan.capability();
+  };
+  EXPECT_TRUE(std::isnan(declared("nonsense_nan").numerics.exp_rel_error));
+  EXPECT_EQ(declared("nonsense_cap").numerics.p_operand.code, 10);
+  EXPECT_EQ(declared("nonsense_chain").numerics.chain_out, 0xffffffffu);
+  EXPECT_EQ(declared("nonsense_profile").profile.out_id_order, 99);
+}
+
+TEST(faults, right_results_with_side_effects) {
+  small_attend test = attend_case();
+  for (const char* name : {"prints_stdout", "allocates_run"}) EXPECT_EQ(verdict(name, test), "none") << name;
+  EXPECT_EQ(verdict("flips_fp", test), "none");
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  faulty("flips_fp_load");
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  EXPECT_EQ(verdict("flips_fp_load", test), "none");
+  EXPECT_EQ(verdict("signal_handler", test), "none");
+  EXPECT_NE(std::signal(SIGSEGV, SIG_DFL), SIG_DFL);
+}
+
+#ifndef MSABENCH_SANITIZED  // the sanitizers catch signals themselves
+namespace {
+
+/// Everything that a host calls, in order; ends with status 9 if it survives.
+void use(const char* name) {
+  {
+    small_attend test = attend_case();
+    const msabench_plugin* plugin = faulty(name);
+    session plan(plugin, test.problem);
+    arguments args = test.args();
+    plan.run(args);
+  }
+  std::_Exit(9);
+}
+
+}  // namespace
+
+TEST(fault_deaths, crashes_and_exits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const char* name : {"crash_get", "crash_query", "crash_plan", "crash_workspace", "crash_run", "crash_destroy"}) {
+    EXPECT_EXIT(use(name), testing::KilledBySignal(SIGSEGV), "") << name;
+  }
+  EXPECT_EXIT(use("abort_run"), testing::KilledBySignal(SIGABRT), "");
+  EXPECT_EXIT(use("calls_exit"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(use("calls_exit_now"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(use("prints_stdout"), testing::ExitedWithCode(9), "");
+}
+#endif
+
+TEST(faults, exceptions_leave_run) {
+  small_attend test = attend_case();
+  EXPECT_THROW(verdict("throws", test), std::runtime_error);
+}

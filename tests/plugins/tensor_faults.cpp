@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What run does to memory that it should leave alone, or leaves alone though it should write it. Results are naive's
+// otherwise. Each fault is the run of its plugin.
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "tests/plugins/fault.h"
+
+namespace msabench::faults {
+namespace {
+
+constexpr std::size_t overrun_bytes = 16;
+constexpr unsigned char intruder = 0x3c;
+
+/// Runs naive, and `after` if that went well.
+template <class After>
+msabench_status run_then(msabench_plan* plan, const msabench_args* args, void* workspace, void* stream, After after) {
+  const msabench_status status = exact().run(plan, args, workspace, stream);
+  if (status == MSABENCH_OK) after();
+  return status;
+}
+
+/// Lengths as the first run of a plan saw them.
+struct lengths_seen {
+  std::vector<std::int32_t> cu_seqlens_q, kv_lens;
+};
+std::map<const msabench_plan*, lengths_seen> seen;
+
+std::vector<std::int32_t> ints_of(const msabench_tensor& tensor) {
+  const auto* first = static_cast<const std::int32_t*>(tensor.data);
+  return {first, first + tensor.shape[0]};
+}
+
+}  // namespace
+
+/// 16 bytes before the output.
+const msabench_plugin* write_before(const msabench_host* host) {
+  return changed(host, "write_before", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      return run_then(plan, args, workspace, stream, [=] {
+        std::memset(static_cast<unsigned char*>(output_of(args).data) - overrun_bytes, intruder, overrun_bytes);
+      });
+    };
+  });
+}
+
+/// 16 bytes behind the output.
+const msabench_plugin* write_behind(const msabench_host* host) {
+  return changed(host, "write_behind", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      return run_then(plan, args, workspace, stream, [=] {
+        const msabench_tensor& output = output_of(args);
+        std::memset(static_cast<unsigned char*>(output.data) + extent_bytes(output), intruder, overrun_bytes);
+      });
+    };
+  });
+}
+
+/// 16 bytes behind the workspace that it asked for.
+const msabench_plugin* write_behind_workspace(const msabench_host* host) {
+  return changed(host, "write_behind_workspace", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      return run_then(plan, args, workspace, stream, [=] {
+        std::uint64_t bytes = 0;
+        std::uint32_t alignment = 0;
+        exact().workspace(plan, &bytes, &alignment);
+        std::memset(static_cast<unsigned char*>(workspace) + bytes, intruder, overrun_bytes);
+      });
+    };
+  });
+}
+
+/// The output depends on what the workspace held on entry.
+const msabench_plugin* reads_workspace(const msabench_host* host) {
+  return changed(host, "reads_workspace", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      const unsigned char found = *static_cast<const unsigned char*>(workspace);
+      return run_then(plan, args, workspace, stream, [=] {
+        if (tokens(args) > 0) *static_cast<unsigned char*>(output_of(args).data) ^= found;
+      });
+    };
+  });
+}
+
+/// A bit of the first element of q, or of scores.
+const msabench_plugin* change_input(const msabench_host* host) {
+  return changed(host, "change_input", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      return run_then(plan, args, workspace, stream, [=] {
+        const msabench_tensor* q = tensor_at(args, MSABENCH_Q);
+        const msabench_tensor& input = q != nullptr ? *q : *tensor_at(args, MSABENCH_SCORES);
+        if (extent_bytes(input) > 0) *static_cast<unsigned char*>(input.data) ^= 1;
+      });
+    };
+  });
+}
+
+/// The last row of the output stays as it was.
+const msabench_plugin* unwritten(const msabench_host* host) {
+  return changed(host, "unwritten", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      const std::int64_t rows = tokens(args);
+      if (rows == 0) return exact().run(plan, args, workspace, stream);
+      const row_bytes last = row_of(output_of(args), rows - 1);
+      const std::vector<unsigned char> before(last.first, last.first + last.size);
+      return run_then(plan, args, workspace, stream, [&] { std::memcpy(last.first, before.data(), before.size()); });
+    };
+  });
+}
+
+/// Rows from T to the end of the output are zeroed.
+const msabench_plugin* ignores_t(const msabench_host* host) {
+  return changed(host, "ignores_t", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      return run_then(plan, args, workspace, stream, [=] {
+        const msabench_tensor& output = output_of(args);
+        for (std::int64_t row = tokens(args); row < output.shape[0]; ++row) {
+          const row_bytes bytes = row_of(output, row);
+          std::memset(bytes.first, 0, bytes.size);
+        }
+      });
+    };
+  });
+}
+
+/// Every run of a plan uses the lengths of its first one.
+const msabench_plugin* stale_state(const msabench_host* host) {
+  return changed(host, "stale_state", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      msabench_tensor cu_seqlens_q = *tensor_at(args, MSABENCH_CU_SEQLENS_Q),
+                      kv_lens = *tensor_at(args, MSABENCH_KV_LENS);
+      const auto [found, first_time] = seen.try_emplace(plan);
+      if (first_time) found->second = {ints_of(cu_seqlens_q), ints_of(kv_lens)};
+      lengths_seen& lengths = found->second;
+      cu_seqlens_q.data = lengths.cu_seqlens_q.data();
+      kv_lens.data = lengths.kv_lens.data();
+      std::vector<const msabench_tensor*> slots(args->slot, args->slot + args->slot_count);
+      slots[MSABENCH_CU_SEQLENS_Q] = &cu_seqlens_q;
+      slots[MSABENCH_KV_LENS] = &kv_lens;
+      const msabench_args stale{sizeof stale, args->slot_count, slots.data()};
+      return exact().run(plan, &stale, workspace, stream);
+    };
+    table.destroy = [](msabench_plan* plan) {
+      seen.erase(plan);
+      exact().destroy(plan);
+    };
+  });
+}
+
+/// Reports an error after it has written the outputs.
+const msabench_plugin* writes_on_error(const msabench_host* host) {
+  return changed(host, "writes_on_error", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      exact().run(plan, args, workspace, stream);
+      return msabench_status{MSABENCH_NO_RESOURCES};
+    };
+    table.last_error = [] { return "workspace 0: ran out half way; give more"; };
+  });
+}
+
+}  // namespace msabench::faults
