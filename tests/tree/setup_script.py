@@ -153,6 +153,7 @@ class setup(unittest.TestCase):
                 done = here.setup(CI="true")
                 self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
                 self.assertEqual(sum(" update " in line for line in here.log()), updates)
+                self.assertTrue(done.stdout.startswith("ci/setup: installed: g++ cmake "), done.stdout)
                 last = here.log()[-1]
                 self.assertTrue(last.startswith("apt-get -o DPkg::Lock::Timeout=120 "), last)
                 self.assertIn(" install -y --no-install-recommends g++ cmake ", last)
