@@ -19,7 +19,7 @@ BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 C_STANDARD = "assert complex ctype errno fenv float inttypes limits locale math setjmp signal stdalign stdarg stdatomic stdbool " \
              "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype".split()
-POSIX = "aio arpa cpio dirent dlfcn elf execinfo fcntl fnmatch ftw getopt glob grp ifaddrs langinfo libgen link linux malloc net netdb " \
+POSIX = "aio arpa cpio dirent dlfcn elf execinfo fcntl features fnmatch ftw getopt glob gnu grp ifaddrs langinfo libgen link linux malloc net netdb " \
         "netinet poll pthread pwd regex sched semaphore spawn strings sys syslog termios ucontext unistd utime wordexp".split()
 # A header is of the first library that matches; one that matches none is unknown, and forbidden until it is named here.
 LIBRARIES = {
