@@ -29,8 +29,8 @@ struct buffer {
 };
 
 struct input_set {
-  problem agreed;   // the problem that the buffers are laid out for
-  extents sizes;    // actual T, B, N, ... (the problem holds upper bounds)
+  problem agreed;  // the problem that the buffers are laid out for
+  extents sizes;   // actual T, B, N, ... (the problem holds upper bounds)
   std::vector<buffer> inputs, outputs;
   std::uint64_t inputs_checksum = 0;  // over the filled extents of all inputs, at the time of making
 
@@ -39,8 +39,8 @@ struct input_set {
   std::uint64_t bytes() const;                // resident bytes of inputs and outputs (holes not counted)
 };
 
-// Fills a set for `c` laid out for `agreed` (what host and implementation agreed on: page layout, id form). Pages that no row
-// reads stay holes or are poisoned. Throws suite_error if memory cannot be had.
+// Fills a set for `c` laid out for `agreed` (what host and implementation agreed on: page layout, id form). Pages that
+// no row reads stay holes or are poisoned. Throws suite_error if memory cannot be had.
 input_set make_inputs(const case_spec& c, const problem& agreed);
 
 // Checksum as in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a foreign process can be handed: a sparse memfd, mapped between unmapped guard ranges. Errors are suite_error
-// (out of memory, no memfd), never a null pointer.
+// Memory that a foreign process can be handed: a sparse memfd, mapped between unmapped guard ranges. Errors are
+// suite_error (out of memory, no memfd), never a null pointer.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct extent {
 // Owns the mapping and the descriptor. Movable, not copyable.
 class shared_region {
  public:
-  // New memory, all hole (reads as zero). `bytes` is rounded up to pages; `guard_bytes` of address space without access lie
-  // directly below and above.
+  // New memory, all hole (reads as zero). `bytes` is rounded up to pages; `guard_bytes` of address space without access
+  // lie directly below and above.
   static shared_region create(const std::string& name, std::uint64_t bytes, std::uint64_t guard_bytes);
   // The same memory in another process: maps a descriptor that was received. Takes ownership of `fd`.
   static shared_region attach(int fd, std::uint64_t bytes, std::uint64_t guard_bytes);

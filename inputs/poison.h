@@ -17,8 +17,8 @@ void fill_poison(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t 
 // Fills every output region of the set with poison, bands included.
 void poison_outputs(input_set& set, int launch, std::uint64_t seed);
 
-// Looks at the bytes of an output's region outside the tensor (bands on both sides, stride gaps) and at its rows at or past
-// `valid_rows` of axis `row_axis` (row_axis < 0: none).
+// Looks at the bytes of an output's region outside the tensor (bands on both sides, stride gaps) and at its rows at or
+// past `valid_rows` of axis `row_axis` (row_axis < 0: none).
 struct damage {
   bool band = false;      // bytes outside the tensor changed
   bool beyond_t = false;  // rows at or past T changed

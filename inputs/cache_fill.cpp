@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inputs/cache_fill.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "inputs/cache_tiles.h"
+#include "inputs/operators.h"
+#include "inputs/poison.h"
+
+namespace msabench {
+
+namespace {
+
+// Normal values times this stay below 1e4 (e4m3: 448).
+double far_scale(dtype type) { return type == e4m3 ? 0x1p6 : 0x1p11; }
+
+// Fills the rows of tiles of one of k and v.
+class half_filler {
+ public:
+  half_filler(const cache_job& job, buffer& into)
+      : job_(job),
+        into_(into),
+        is_k_(into.where == slot::k),
+        values_(name_without_seed(job.definition), name(into.where), job.definition.seed),
+        d_(job.agreed.d),
+        row_bytes_(static_cast<std::size_t>(d_ * size_bytes(into.desc.type))) {}
+
+  void fill(const cache_tile& tile, std::vector<std::byte>& scratch) const {
+    const auto count = static_cast<std::int64_t>(tile.rows.size());
+    scratch.resize(tile.rows.size() * row_bytes_);
+    for (std::int64_t first = 0; first < count;) {
+      std::int64_t last = first + 1;
+      const auto state = tile.rows[static_cast<std::size_t>(first)].state;
+      while (last < count && tile.rows[static_cast<std::size_t>(last)].state == state) ++last;
+      generate(tile, first, last, state, scratch.data());
+      first = last;
+    }
+    std::byte* const base = into_.region->data() + into_.offset;
+    for (std::int64_t i = 0; i < count; ++i)
+      std::memcpy(base + tile.rows[static_cast<std::size_t>(i)].offset * size_bytes(into_.desc.type),
+                  scratch.data() + static_cast<std::size_t>(i) * row_bytes_, row_bytes_);
+  }
+
+ private:
+  void generate(const cache_tile& tile, std::int64_t first, std::int64_t last, row_state state,
+                std::byte* scratch) const {
+    std::byte* const dst = scratch + static_cast<std::size_t>(first) * row_bytes_;
+    const auto bytes = static_cast<std::size_t>(last - first) * row_bytes_;
+    if (state == row_state::poison) {
+      poison({dst, bytes}, tile);
+      return;
+    }
+    values_.fill_normal(dst, into_.desc.type, static_cast<std::uint64_t>((tile.first_row + first) * d_),
+                        static_cast<std::uint64_t>((last - first) * d_),
+                        state == row_state::far ? far_scale(into_.desc.type) : 1.0);
+    if (state == row_state::far) return;
+    for (std::int64_t i = first; i < last; ++i) {
+      std::byte* const row = scratch + static_cast<std::size_t>(i) * row_bytes_;
+      const key_place& place = tile.rows[static_cast<std::size_t>(i)].place;
+      is_k_ ? job_.values.write_k(place, row) : job_.values.write_v(place, row);
+    }
+  }
+
+  // NaN with a payload, or all bits set, by turns: both are NaN in every float format.
+  void poison(std::span<std::byte> bytes, const cache_tile& tile) const {
+    if (tile.number % 2 == 0)
+      fill_poison(bytes, into_.desc.type, input_poison_launch, job_.definition.seed);
+    else
+      std::memset(bytes.data(), 0xFF, bytes.size());
+  }
+
+  const cache_job& job_;
+  buffer& into_;
+  bool is_k_;
+  stream values_;
+  std::int64_t d_;
+  std::size_t row_bytes_;
+};
+
+// Elements between the rows of a tile, and behind its last one up to the next tile.
+bool has_gaps(const buffer& b) { return b.desc.strides != packed_strides(b.desc.shape); }
+
+void fill_region(const cache_job& job, const cache_tiles& tiles, std::span<buffer* const> halves) {
+  buffer& front = *halves.front();
+  if (!front.region) return;
+  const dtype type = front.desc.type;
+  const bool gaps = has_gaps(front);
+  std::vector<half_filler> fillers;
+  for (buffer* half : halves) fillers.emplace_back(job, *half);
+
+  std::byte* const base = front.region->data();
+  const std::int64_t count = tiles.count();
+#pragma omp parallel
+  {
+    std::vector<std::byte> scratch;
+    cache_tile tile;
+#pragma omp for schedule(dynamic, 8)
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!tiles.filled(i)) continue;
+      tiles.describe(i, tile);
+      if (gaps) fill_poison({base + tile.begin, base + tile.end}, type, input_poison_launch, job.definition.seed);
+      for (const half_filler& half : fillers) half.fill(tile, scratch);
+    }
+  }
+
+  const std::uint64_t bytes = front.region->bytes();
+  fill_poison({base + tiles.end(), base + bytes}, type, input_poison_launch, job.definition.seed);
+  const std::vector<extent> contents = tiles.contents(bytes);
+  for (buffer* half : halves) half->contents = contents;
+}
+
+}  // namespace
+
+void fill_cache(const cache_job& job, buffer& k, buffer& v) {
+  if (!k.region) return;
+  const cache_tiles tiles(job, k);
+  if (k.region == v.region) {
+    buffer* const both[] = {&k, &v};
+    fill_region(job, tiles, both);
+  } else {
+    buffer* const first[] = {&k};
+    buffer* const second[] = {&v};
+    fill_region(job, tiles, first);
+    fill_region(job, cache_tiles(job, v), second);
+  }
+}
+
+}  // namespace msabench

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "inputs/families/family.h"
+
+namespace msabench {
+
+namespace {
+
+constexpr attend_family_info attend_families[] = {
+    {"random", make_random, true, "-"},      {"block_code", make_block_code, true, "-"},
+    {"key_code", make_key_code, false, "-"},  // each sequence codes another block
+    {"carry", make_carry, false, "all"},      // the last block of a sequence differs from the others
+    {"needle", make_needle, false, "-"},
+};
+
+}  // namespace
+
+const attend_family_info& attend_family_of(const case_spec& c) {
+  for (const auto& family : attend_families)
+    if (family.name == c.family) return family;
+  throw suite_error(fmt::format("no values for family {} of operator attend", c.family));
+}
+
+}  // namespace msabench

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inputs/input_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "core/error.h"
+#include "inputs/batch.h"
+#include "inputs/checksum.h"
+#include "inputs/layout.h"
+#include "inputs/operators.h"
+#include "inputs/poison.h"
+
+namespace msabench {
+
+namespace {
+
+struct operator_filler {
+  op operation;
+  void (*fill)(const fill_job&);
+};
+constexpr operator_filler fillers[] = {
+    {op::attend, fill_attend},
+    {op::select, fill_select},
+};
+
+extents actual_sizes(const problem& p, const batch& rows) {
+  extents e = bounds_of(p);
+  e.t = rows.total_q();
+  e.b = rows.size();
+  e.n = rows.total_kv();
+  return e;
+}
+
+void check_bounds(const case_spec& c, const problem& p, const batch& rows) {
+  const bool holds = p.operation == c.operation && p.total_q >= rows.total_q() && p.batch >= rows.size() &&
+                     p.total_kv >= rows.total_kv() &&
+                     std::all_of(rows.sequences().begin(), rows.sequences().end(),
+                                 [&](const sequence& s) { return s.kv_len <= p.max_kv_len; });
+  if (!holds) throw suite_error(fmt::format("the agreed problem is not one of case {}", name(c)));
+}
+
+void allocate(const case_spec& c, input_set& set) {
+  const problem& p = set.agreed;
+  // Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences is told by kv_lens
+  // alone.
+  extents shape_sizes = bounds_of(p);
+  shape_sizes.b = set.sizes.b;
+  for (const slot_rule& rule : slots_of(p.operation)) {
+    if (!present(rule, p)) continue;
+    if (rule.where == slot::lse && p.asked.lse == lse_form::none && rule.optional) continue;
+    const tensor_desc desc = layout_of(rule, p, shape_sizes, c.options.stride);
+    if (rule.dir == direction::out) {
+      set.outputs.push_back(allocate_output(rule.where, desc));
+    } else if (p.layout == page_layout::fused && rule.where == slot::k) {
+      fused_cache cache = allocate_fused(desc);
+      set.inputs.push_back(std::move(cache.k));
+      set.inputs.push_back(std::move(cache.v));
+    } else if (!(p.layout == page_layout::fused && rule.where == slot::v)) {
+      set.inputs.push_back(allocate_input(rule.where, desc));
+    }
+  }
+}
+
+void fill_lengths(const fill_job& job) {
+  const auto fill = [&](slot s, auto value) {
+    const auto found =
+        std::find_if(job.set.inputs.begin(), job.set.inputs.end(), [&](const buffer& b) { return b.where == s; });
+    if (found == job.set.inputs.end() || !found->region) return;
+    prepare_whole(*found, job.definition.seed);
+    auto* const data = reinterpret_cast<std::int32_t*>(found->region->data());
+    for (std::int64_t i = 0; i < found->desc.shape[0]; ++i) data[i] = static_cast<std::int32_t>(value(i));
+  };
+  fill(slot::cu_seqlens_q, [&](std::int64_t i) { return job.rows.first_row(i); });
+  fill(slot::cu_seqlens_kv, [&](std::int64_t i) { return job.rows.first_key(i); });
+  fill(slot::kv_lens, [&](std::int64_t i) { return job.rows.at(i).kv_len; });
+}
+
+// Calls visit(region, contents) once for every region of the inputs.
+template <class Visit>
+void for_each_input_region(const input_set& set, Visit visit) {
+  std::set<const shared_region*> seen;
+  for (const buffer& b : set.inputs)
+    if (b.region && seen.insert(b.region.get()).second) visit(*b.region, b.contents);
+}
+
+}  // namespace
+
+buffer& fill_job::input(slot s) const {
+  for (buffer& b : set.inputs)
+    if (b.where == s) return b;
+  throw suite_error(fmt::format("operator {} has no input {}", name(set.agreed.operation), name(s)));
+}
+
+void prepare_whole(buffer& b, std::uint64_t seed) {
+  const std::uint64_t bytes = b.region->bytes();
+  fill_poison({b.region->data(), bytes}, b.desc.type, input_poison_launch, seed);
+  const auto end = static_cast<std::uint64_t>(b.desc.span_elements() * size_bytes(b.desc.type));
+  b.contents = {{0, end, extent::kind::filled}};
+  if (end < bytes) b.contents.push_back({end, bytes, extent::kind::poisoned});
+}
+
+const buffer* input_set::find(slot s) const {
+  for (const auto* list : {&inputs, &outputs})
+    for (const buffer& b : *list)
+      if (b.where == s) return &b;
+  return nullptr;
+}
+
+std::map<slot, tensor_view> input_set::views() const {
+  std::map<slot, tensor_view> all;
+  for (const buffer& b : inputs) all.emplace(b.where, b.view());
+  return all;
+}
+
+std::uint64_t input_set::bytes() const {
+  std::uint64_t total = 0;
+  for_each_input_region(*this, [&](const shared_region&, const std::vector<extent>& contents) {
+    for (const extent& e : contents)
+      if (e.holds == extent::kind::filled || e.holds == extent::kind::poisoned) total += e.end - e.begin;
+  });
+  for (const buffer& b : outputs)
+    if (b.region) total += b.region->bytes();
+  return total;
+}
+
+input_set make_inputs(const case_spec& c, const problem& agreed) {
+  const batch rows(c);
+  check_bounds(c, agreed, rows);
+  const auto filler = std::find_if(std::begin(fillers), std::end(fillers),
+                                   [&](const operator_filler& f) { return f.operation == c.operation; });
+  if (filler == std::end(fillers)) throw suite_error(fmt::format("no inputs for operator {}", name(c.operation)));
+
+  input_set set;
+  set.agreed = agreed;
+  set.sizes = actual_sizes(agreed, rows);
+  allocate(c, set);
+  const fill_job job{c, rows, set};
+  fill_lengths(job);
+  filler->fill(job);
+  for (const buffer& b : set.inputs)
+    if (b.region && b.contents.empty())
+      throw suite_error(fmt::format("no values for input {} of operator {}", name(b.where), name(c.operation)));
+  set.inputs_checksum = checksum_inputs(set);
+  return set;
+}
+
+std::uint64_t checksum_inputs(const input_set& set) {
+  std::uint64_t sum = 0;
+  for_each_input_region(set, [&](const shared_region& region, const std::vector<extent>& contents) {
+    for (const extent& e : contents)
+      if (e.holds == extent::kind::filled) sum = checksum({region.data() + e.begin, region.data() + e.end}, sum);
+  });
+  return sum;
+}
+
+const buffer* find_modified_input(const case_spec& c, const input_set& set) {
+  const input_set fresh = make_inputs(c, set.agreed);
+  for (std::size_t i = 0; i < set.inputs.size(); ++i) {
+    const buffer &seen = set.inputs[i], &made = fresh.inputs[i];
+    for (const extent& e : made.contents) {
+      if (e.holds != extent::kind::filled) continue;
+      if (std::memcmp(seen.region->data() + e.begin, made.region->data() + e.begin, e.end - e.begin) != 0) return &seen;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace msabench

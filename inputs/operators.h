@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the inputs of one operator. One file per operator, <operator>_inputs.cpp, and one row in the table of
+// input_set.cpp.
+#pragma once
+
+#include "inputs/batch.h"
+#include "inputs/input_set.h"
+
+namespace msabench {
+
+// What a filler is given: a set whose buffers are allocated and whose lengths (cu_seqlens_q, kv_lens, cu_seqlens_kv)
+// are written.
+struct fill_job {
+  const case_spec& definition;
+  const batch& rows;
+  input_set& set;
+
+  // Throws suite_error if the operator has no such input.
+  buffer& input(slot s) const;
+};
+
+void fill_attend(const fill_job& job);
+void fill_select(const fill_job& job);
+
+// For a tensor that is written as a whole: poisons its region and declares the tensor, gaps and rows past T included,
+// filled and the rest of the region poisoned. The filler then writes the values.
+void prepare_whole(buffer& b, std::uint64_t seed);
+
+// The launch whose poison inputs hold: none that an output ever sees.
+inline constexpr int input_poison_launch = 30;
+
+}  // namespace msabench
