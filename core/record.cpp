@@ -21,6 +21,21 @@ json sentences(const std::vector<std::string>& texts) {
   return out;
 }
 
+// The environment is what foreign files and programs say.
+json printable_json(const json& in) {
+  if (in.is_string()) return printable_lines(in.get_ref<const std::string&>());
+  if (!in.is_structured()) return in;
+  json out = in.is_array() ? json::array() : json::object();
+  for (const auto& [key, value] : in.items()) {
+    if (in.is_array()) {
+      out.push_back(printable_json(value));
+    } else {
+      out[sentence(key)] = printable_json(value);
+    }
+  }
+  return out;
+}
+
 json detectability_to_json(const detectability& d) {
   auto by_fault = json::object();
   for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
@@ -136,7 +151,7 @@ json to_report_json(const run_record& run) {
             {"shard", {{"index", run.shard_index}, {"count", run.shard_count}}},
             {"partial", run.partial},
             {"level", run.level}}},
-          {"environment", run.environment},
+          {"environment", printable_json(run.environment)},
           {"implementation",
            {{"name", sentence(i.name)},
             {"version", sentence(i.version)},

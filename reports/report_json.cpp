@@ -6,7 +6,7 @@
 namespace msabench {
 
 std::string report_json_text(const run_record& run) {
-  // Text of the environment is not ours: bytes that are no UTF-8 are replaced instead of losing the whole report.
+  // Foreign text is escaped already; a byte that slipped through is replaced instead of losing the whole report.
   return to_report_json(run).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -117,11 +117,13 @@ TEST(report_json, foreign_text_is_made_printable) {
   run.cases[0].captured_output = "line 1\nbell \a \xff\n";
   run.cases[0].reason = "two\nlines";
   run.implementation.name = "\xc3(";
+  run.environment = {{"cpus", {"\xff", 2}}, {"\xfe", nullptr}};
   const auto text = to_report_json(run).dump();  // throws on text that is not UTF-8
   const auto again = json::parse(text);
   EXPECT_EQ(again.at("cases").at(0).at("captured_output"), "line 1\nbell \\x07 \\xff\n");
   EXPECT_EQ(again.at("cases").at(0).at("reason"), "two\\nlines");
   EXPECT_EQ(again.at("implementation").at("name"), "\\xc3(");
+  EXPECT_EQ(again.at("environment"), json({{"cpus", {"\\xff", 2}}, {"\\xfe", nullptr}}));
 }
 
 TEST(report_json, the_implementation_has_a_declaration_only_if_its_answers_agree) {
