@@ -82,14 +82,21 @@ std::string wrapped(std::string_view lead, std::string_view text) {
   return out + line + "\n";
 }
 
-// The gating check nearest to its limit, or beyond it: "K1 0.43 x"; empty if none has a ratio.
+// The gating check nearest to its limit, or beyond it: "K1 0.43 x". A violated one goes first, even where its value has
+// no ratio; empty if there is nothing to say.
 std::string nearest_check(const case_record& c) {
+  const auto rank = [](const check_result& check) {
+    const bool ratio = !times_limit(check).empty();
+    return std::pair(!check.passed, ratio ? check.value / check.limit : 0.0);
+  };
   const check_result* nearest = nullptr;
   for (const auto& check : c.checks) {
-    if (!check.gate || !check.observed || times_limit(check).empty()) continue;
-    if (!nearest || check.value / check.limit > nearest->value / nearest->limit) nearest = &check;
+    if (!check.gate || !check.observed || (check.passed && times_limit(check).empty())) continue;
+    if (!nearest || rank(check) > rank(*nearest)) nearest = &check;
   }
-  return nearest ? fmt::format("{} {}", one_line(nearest->id, 20), times_limit(*nearest)) : "";
+  if (!nearest) return {};
+  const std::string ratio = times_limit(*nearest);
+  return fmt::format("{} {}", one_line(nearest->id, 20), ratio.empty() ? "violated" : ratio);
 }
 
 std::string checks_detail(const case_record& c, bool colour) {
@@ -122,7 +129,7 @@ std::string captured_detail(const case_record& c) {
   std::string out =
       first ? fmt::format("  it printed (last {} of {} lines; all are in the report):\n", shown_lines, lines.size())
             : "  it printed:\n";
-  for (std::size_t i = first; i < lines.size(); ++i) out += "    " + lines[i] + "\n";
+  for (std::size_t i = first; i < lines.size(); ++i) out += lines[i].empty() ? "\n" : "    " + lines[i] + "\n";
   return out;
 }
 

@@ -69,6 +69,10 @@ TEST(text, the_line_of_a_case_shows_verdict_time_and_margin) {
   EXPECT_EQ(line.find("pass "), 0u);
   EXPECT_TRUE(has(line, "125 ms")) << line;
   EXPECT_TRUE(has(line, "K0 0.5 x")) << line;
+  auto failing = mixed_run().cases.at(2);
+  EXPECT_TRUE(has(text_case_line(failing, false), "K3 10.2 x"));
+  failing.checks.erase(failing.checks.begin() + 2);  // leaves a violation whose value is NaN
+  EXPECT_TRUE(has(text_case_line(failing, false), "K1 violated"));
 }
 
 TEST(text, a_pass_needs_no_detail_and_everything_else_has_one) {
