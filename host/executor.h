@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ std::vector<builtin_implementation> builtin_implementations();
 implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked);
 
 struct executor_options {
-  int threads = 0;  // that the implementation may use; 0: all cores of this process
+  int threads = 0;              // that the implementation may use; 0: all cores of this process
+  double query_timeout_s = 60;  // of loading, and of each query
 };
 
 class executor {
@@ -56,7 +58,10 @@ class executor {
   virtual observation execute(input_set& set, const run_spec& how) = 0;
 };
 
+// An own process for the implementation, started at the first use and again after each abnormal end. Use it from one thread,
+// which must live as long as it does. Ctrl-C (host/interrupt.h) ends any wait: timed_out, message "interrupted".
 std::unique_ptr<executor> make_worker_executor(const implementation_ref& impl, const executor_options& options);
+// The same calls in this process, for debuggers and CPU plugins: a crash is this process's, and nothing limits time or memory.
 std::unique_ptr<executor> make_in_process_executor(const implementation_ref& impl, const executor_options& options);
 
 // What host and implementation agree on for a problem. The host asks with the canonical profile (and the id form that the
@@ -67,6 +72,10 @@ struct agreement {
   std::string refused; // why it is unsupported although the query was OK (a profile that the host does not convert)
 };
 agreement negotiate(executor& on, const problem& wanted);
+
+// Brings the outputs of a launch into the canonical form: lse in base 2 becomes natural, -infinity and what was not written
+// stay. What negotiate refuses never gets here.
+void adapt_outputs(const profile& delivered, launch& l);
 
 // Machine, kernel, compiler, CPU, load: for reports. `msabench env` prints it.
 nlohmann::json environment();

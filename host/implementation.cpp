@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/implementation.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "host/executor.h"
+
+namespace msabench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct builtin {
+  std::string_view name, what;
+  device where;
+};
+
+constexpr builtin builtins[] = {
+    {"naive", "plain fp32 loops on the CPU, the slowest and easiest to read", {device_type::cpu, 0}},
+};
+
+fs::path program_folder() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw suite_error("can't find the running program: " + error.message());
+  return program.parent_path();
+}
+
+// The same place in a build folder and once installed; the second one is where the distribution keeps libraries.
+fs::path builtin_path(std::string_view name) {
+  const std::string file = fmt::format("{}.so", name);
+  const fs::path usual = (program_folder() / "../lib/msabench" / file).lexically_normal();
+  const fs::path other = (program_folder() / ".." / MSABENCH_LIBRARY_FOLDER / "msabench" / file).lexically_normal();
+  std::error_code error;
+  return !fs::exists(usual, error) && fs::exists(other, error) ? other : usual;
+}
+
+using elf_header = std::array<char, 20>;
+
+// Zero bytes where the file is shorter.
+elf_header read_header(const fs::path& path) {
+  elf_header header{};
+  std::ifstream(path, std::ios::binary).read(header.data(), header.size());
+  return header;
+}
+
+std::uint16_t half_at(const elf_header& header, std::size_t at) {
+  std::uint16_t half = 0;
+  std::memcpy(&half, header.data() + at, sizeof half);
+  return half;
+}
+
+// Told without loading: a file that the loader takes runs its constructors.
+void require_shared_object(const std::string& label, const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) bad_input("--impl", label, "there is no such file", "give the path of a shared object");
+  if (!fs::is_regular_file(status))
+    bad_input("--impl", label, "is no regular file", "give the path of a shared object");
+  if (!std::ifstream(path, std::ios::binary))
+    bad_input("--impl", label, "can't be read", "check its permissions");
+  const elf_header header = read_header(path);
+  constexpr std::size_t type_at = 16, machine_at = 18;
+  if (std::memcmp(header.data(), ELFMAG, SELFMAG) != 0 || half_at(header, type_at) != ET_DYN)
+    bad_input("--impl", label, "is no shared object", "link it with -shared");
+  const elf_header own = read_header("/proc/self/exe");
+  if (header[EI_CLASS] != own[EI_CLASS] || header[EI_DATA] != own[EI_DATA] ||
+      half_at(header, machine_at) != half_at(own, machine_at))
+    bad_input("--impl", label, "is a shared object of another machine type", "compile it for this machine");
+}
+
+std::string known_names() {
+  std::string names;
+  for (const builtin& b : builtins) names += fmt::format("{}{}", names.empty() ? "" : ", ", b.name);
+  return names;
+}
+
+bool looks_like_a_file(const std::string& text) {
+  std::error_code error;
+  return text.find('/') != std::string::npos || text.ends_with(".so") || fs::is_regular_file(text, error);
+}
+
+std::string text_of(device d) {
+  return d.type == device_type::cpu ? "cpu" : d.id == 0 ? "cuda" : fmt::format("cuda:{}", d.id);
+}
+
+}  // namespace
+
+std::vector<builtin_implementation> builtin_implementations() {
+  std::vector<builtin_implementation> list;
+  for (const builtin& b : builtins) {
+    std::error_code error;
+    list.push_back({std::string(b.name), std::string(b.what), b.where, fs::is_regular_file(builtin_path(b.name), error)});
+  }
+  return list;
+}
+
+implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked) {
+  if (name_or_file.empty()) bad_input("--impl", "", "is empty", "use " + known_names() + " or the path of a plugin");
+  for (const builtin& b : builtins) {
+    if (b.name != name_or_file) continue;
+    if (asked && *asked != b.where)
+      bad_input("--device", text_of(*asked), fmt::format("{} runs on {}", b.name, text_of(b.where)),
+                "leave --device out for a built-in implementation");
+    const fs::path path = builtin_path(b.name);
+    std::error_code error;
+    if (!fs::exists(path, error))
+      bad_input("--impl", name_or_file, fmt::format("its file {} is missing", path.string()),
+                fmt::format("build the target plugin_{}", b.name));
+    require_shared_object(name_or_file, path);
+    return {name_or_file, path.string(), b.where};
+  }
+  if (!looks_like_a_file(name_or_file))
+    bad_input("--impl", name_or_file, "is no built-in implementation",
+              fmt::format("use {} or the path of a plugin (NAME.so)", known_names()));
+  require_shared_object(name_or_file, name_or_file);
+  if (asked && asked->type != device_type::cpu)
+    bad_input("--device", text_of(*asked), "this build runs plugins on the CPU only", "use --device cpu");
+  return {name_or_file, fs::canonical(name_or_file).string(), device{}};
+}
+
+std::string worker_executable() {
+  const fs::path path = program_folder() / "msabench-worker";
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw suite_error(fmt::format("{} is missing; build the target msabench_worker", path.string()));
+  return path.string();
+}
+
+int available_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  // Machines with more cores than the set holds refuse the question.
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return CPU_COUNT(&cores) > 0 ? CPU_COUNT(&cores) : 1;
+}
+
+}  // namespace msabench

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of launches: poison before, checks and copies after. Outputs lie in memory of this process, so it does not
+// matter who ran the launch, nor whether that process is still alive.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "core/observation.h"
+#include "core/run_spec.h"
+#include "host/plugin_session.h"
+#include "inputs/input_set.h"
+
+namespace msabench {
+
+class launch_recorder {
+ public:
+  // Poisons the outputs for launch 0. `set` must outlive this; with how.second_plan the second plan gets outputs of its own.
+  launch_recorder(input_set& set, const run_spec& how);
+
+  // With other outputs, the same inputs; null without a second plan.
+  const input_set* second() const { return second_ ? &*second_ : nullptr; }
+
+  // Of launches that returned: what was damaged, and the outputs; then poisons for the next. False: `reports` are not of the
+  // launches that were due.
+  bool record(std::span<const launch_report> reports, observation& into);
+
+  // Of a launch that did not return: what was damaged.
+  void record_abnormal_end(observation& into);
+
+ private:
+  void prepare();
+  void check_inputs(observation& into);
+  void check_outputs(const input_set& set, std::int32_t index, bool returned_error, observation& into);
+  void keep(const input_set& set, const launch_report& report, observation& into);
+
+  input_set& set_;
+  const run_spec how_;
+  std::optional<input_set> second_;
+  std::int32_t next_ = 0;  // index of the launch that is due
+};
+
+// The tensors of `set` (and the outputs of `second`, if any) as they are in this process.
+bound_case bind(const input_set& set, const input_set* second);
+
+// Adds `found` unless the same kind of damage to the same slot is there already: twenty launches make one violation.
+void add_violation(observation& into, violation found);
+
+}  // namespace msabench

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// One plugin loaded into this process, and the calls into it. The worker and the in_process executor both go through
+// here; the implementation is in host/worker/, the only folder that sees the plugin header.
+//
+// After every call the session looks for what may not leave one (rule R6: exception, floating-point mode, signal handler),
+// for bytes written past an out struct and for answers that no plugin may give, and puts the process back as it was. It
+// can't survive a signal, an exit or a hang: those are the worker's, seen by its parent.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/observation.h"
+#include "core/operator_table.h"
+#include "core/problem.h"
+#include "core/run_spec.h"
+#include "core/tensor_view.h"
+
+namespace msabench {
+
+struct plugin_identity {
+  std::string name, version, description;
+  std::uint32_t abi_major = 0, abi_minor = 0;
+};
+
+// A tensor as it is handed to run; the memory is the caller's.
+struct bound_tensor {
+  slot where = slot::q;
+  direction dir = direction::in;
+  tensor_desc desc;
+  std::byte* data = nullptr;
+};
+
+// What the session reports while a call is under way. `run` counts launches; the two of a concurrent pair count apart.
+struct launch_report {
+  std::int32_t index = 0;  // of the launch, hence of the poison that its outputs hold
+  std::int32_t plan = 0;   // 1: the second plan
+  std::int32_t status = 0;
+  std::vector<violation> violations;
+};
+
+class session_events {
+ public:
+  virtual ~session_events() = default;
+  // Before control enters an entry point: "get", "query", "plan", "workspace", "run", "destroy".
+  virtual void entering(std::string_view entry) = 0;
+  // After launches have returned (one, or a concurrent pair), whatever their status; the outputs are read here. When it
+  // returns, outputs hold the poison of the next launches. False: stop.
+  virtual bool launched(std::span<const launch_report> reports) = 0;
+};
+
+// The tensors of a case. `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.
+struct bound_case {
+  problem agreed;
+  std::vector<bound_tensor> tensors, second_outputs;
+};
+
+// Address space that calls may take, of the process that asks for it. The in_process executor gives none.
+class memory_limiter {
+ public:
+  virtual ~memory_limiter() = default;
+  // Room for what the suite itself is about to map: the workspace.
+  virtual void allow_more(std::uint64_t bytes) = 0;
+  // Around a launch under rule R3: the process may not grow.
+  virtual void freeze() = 0;
+  virtual void thaw() = 0;
+};
+
+class plugin_session {
+ public:
+  // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from get,
+  // a function table with holes. An exception out of get ends in a session that answers every query with it.
+  static std::unique_ptr<plugin_session> load(const std::string& path, device where, int threads,
+                                              session_events& events, memory_limiter* limits);
+  virtual ~plugin_session() = default;
+
+  virtual const plugin_identity& identity() const = 0;
+
+  // Observations without launches. The first one carries what was seen while loading.
+  virtual observation query(const problem& p, session_events& events) = 0;
+  // Plans, runs `how.launches` times (and a concurrent pair of launches at the end if how.second_plan), destroys.
+  virtual observation execute(const bound_case& c, const run_spec& how, session_events& events) = 0;
+};
+
+// What this version of the session does not do, in one clause; empty if it can run `how`.
+std::string unsupported_run_spec(const run_spec& how);
+
+}  // namespace msabench

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker: loads one plugin and runs problems on it for the process that started it (docs/protocol.md).
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "core/error.h"
+#include "core/verdict.h"
+#include "host/channel.h"
+#include "host/plugin_session.h"
+#include "host/protocol.h"
+#include "host/worker/address_space.h"
+
+#ifdef MSABENCH_SANITIZED
+// A plugin's fault has to end the process as it does elsewhere; what a killed worker leaks says nothing.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
+extern "C" const char* __asan_default_options() {
+  return "detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0:"
+         "abort_on_error=1:allocator_may_return_null=1";
+}
+#endif
+
+namespace msabench {
+namespace {
+
+#ifdef MSABENCH_SANITIZED
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+// Ends without destructors and exit functions: those of a foreign library may do anything.
+[[noreturn]] void leave(int code) {
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+class worker final : public session_events {
+ public:
+  explicit worker(unique_fd socket) : link_(std::move(socket)) {}
+
+  [[noreturn]] void serve() {
+    for (;;) {
+      message in = wait_for_message();
+      try {
+        answer(in);
+      } catch (const usage_error& e) {
+        send({{"type", "error"}, {"message", e.what()}});
+      } catch (const suite_error& e) {
+        send({{"type", "error"}, {"message", e.what()}});
+      }
+    }
+  }
+
+  void entering(std::string_view entry) override { send({{"type", "entered"}, {"entry", std::string(entry)}}); }
+
+  bool launched(std::span<const launch_report> reports) override {
+    send(protocol::encode(reports));
+    const message in = wait_for_message();
+    const std::string type = in.body.value("type", "");
+    if (type != "next" && type != "stop") throw suite_error("expected next or stop after launched, got " + type);
+    return type == "next";
+  }
+
+ private:
+  message wait_for_message() {
+    message in;
+    if (link_.receive(in, true) != channel::status::ready) leave(0);
+    return in;
+  }
+
+  void send(const nlohmann::json& body) {
+    std::fflush(nullptr);
+    if (!link_.send(body)) leave(0);
+  }
+
+  void answer(message& in) {
+    const std::string type = in.body.value("type", "");
+    if (type == "load") return load(in.body);
+    if (!session_) throw suite_error("nothing is loaded, got " + type);
+    if (type == "query") return query(in.body);
+    if (type == "execute") return execute(in);
+    throw suite_error("unknown message " + type);
+  }
+
+  void load(const nlohmann::json& body) {
+    if (session_) throw suite_error("a worker loads one plugin, this one has");
+    const protocol::load_request r = protocol::decode_load(body);
+    if (r.where.type != device_type::cpu) throw suite_error("this worker has no devices but the CPU");
+    limits_ = std::make_unique<address_space>(!sanitized, r.threads);
+    limits_->start();
+    try {
+      session_ = plugin_session::load(r.path, r.where, r.threads, *this, limits_.get());
+    } catch (const usage_error& e) {
+      const diagnostic& d = e.what_is_wrong();
+      return send({{"type", "refused"}, {"problem", d.problem}, {"remedy", d.remedy}});
+    }
+    send(protocol::encode(session_->identity()));
+  }
+
+  void query(const nlohmann::json& body) {
+    if (!body.contains("problem")) throw suite_error("query without problem");
+    const problem asked = body.at("problem").get<problem>();
+    limits_->start();
+    const observation seen = session_->query(asked, *this);
+    limits_->unlimited();
+    send(protocol::encode("answered", seen));
+  }
+
+  void execute(message& in) {
+    observation seen;
+    {
+      const protocol::execute_request r = protocol::decode_execute(in);
+      limits_->start();
+      seen = session_->execute(r.bound, r.how, *this);
+      limits_->unlimited();
+    }
+    if (!limits_->active()) seen.remarks.push_back("no limit on memory: this build has sanitizers");
+    send(protocol::encode("done", seen));
+  }
+
+  channel link_;
+  std::unique_ptr<address_space> limits_;
+  std::unique_ptr<plugin_session> session_;
+};
+
+// Stack that was used once is there later: the limit of rule R3 is on what a launch needs beyond the one before it.
+__attribute__((noinline)) void touch_stack() {
+  volatile char space[512 << 10];
+  for (std::size_t i = 0; i < sizeof space; i += 1024) space[i] = 0;
+}
+
+int run(int argc, char** argv) {
+  int parent = 0;
+  const std::string_view text = argc == 2 ? argv[1] : "";
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), parent);
+  if (argc != 2 || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
+      ::fcntl(protocol::worker_socket_fd, F_SETFD, FD_CLOEXEC) != 0) {
+    fmt::print(stderr, "msabench-worker: error: is started by msabench, not by hand; see docs/protocol.md\n");
+    return exit_code::usage;
+  }
+  // The parent may have died before the first line: then the signal never comes.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) return 0;
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+#ifdef M_ARENA_MAX
+  // One heap for all threads: each further one reserves 64 MiB of address space, hundreds of gigabytes on a large machine,
+  // and would hide what a launch allocates.
+  ::mallopt(M_ARENA_MAX, 1);
+#endif
+  // Whole lines leave before a crash can swallow them.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  touch_stack();
+  worker(unique_fd(protocol::worker_socket_fd)).serve();
+}
+
+}  // namespace
+}  // namespace msabench
+
+int main(int argc, char** argv) { return msabench::run(argc, argv); }

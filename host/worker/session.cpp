@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "host/plugin_session.h"
+#include "host/worker/conversions.h"
+#include "host/worker/process_state.h"
+#include "host/worker/workspace.h"
+#include "msabench/plugin.h"
+
+namespace msabench {
+namespace {
+
+constexpr std::size_t max_message_chars = 500;
+
+// An out struct as a plugin gets it: zero, with bytes behind it that nobody may write.
+template <class T>
+struct guarded_out {
+  T value{};
+  std::array<unsigned char, 256> canary;
+
+  guarded_out() { canary.fill(0xC3); }
+  bool intact() const {
+    for (const unsigned char c : canary)
+      if (c != 0xC3) return false;
+    return true;
+  }
+};
+
+// How a call ended on this side. Holds no heap memory: under rule R3 there may be none to be had.
+struct call_end {
+  std::int32_t status = MSABENCH_OK;
+  bool threw = false;
+  char text[200] = "";
+};
+
+template <class Call>
+call_end catching(Call&& call) noexcept {
+  call_end end;
+  try {
+    end.status = call();
+  } catch (const std::exception& e) {
+    end.threw = true;
+    std::strncpy(end.text, e.what(), sizeof end.text - 1);
+  } catch (...) {
+    end.threw = true;
+    std::strncpy(end.text, "of unknown type", sizeof end.text - 1);
+  }
+  return end;
+}
+
+// Adds to the violations and restores what the call left changed. `limits` set: the call may not make the process grow.
+template <class Call>
+call_end watched(std::string_view entry, std::vector<violation>& found, memory_limiter* limits, Call&& call) {
+  const process_state before;
+  if (limits) limits->freeze();
+  const call_end end = catching(call);
+  if (limits) limits->thaw();
+  before.restore(entry, found);
+  return end;
+}
+
+std::string bounded(const char* text, std::size_t max_chars = max_message_chars) {
+  return text ? one_line({text, ::strnlen(text, 4096)}, max_chars) : std::string();
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& problem, const std::string& remedy) {
+  bad_input("--impl", path, problem, remedy);
+}
+
+void check_table(const msabench_plugin* table, const std::string& path, device where) {
+  if (!table)
+    refuse(path, fmt::format("msabench_plugin_get returned NULL: it does not run on {}",
+                             where.type == device_type::cpu ? "a CPU" : fmt::format("CUDA device {}", where.id)),
+           "choose another --device or another plugin");
+  if (table->abi_major != MSABENCH_ABI_MAJOR)
+    refuse(path, fmt::format("speaks plugin interface {}.{}, this host {}.{}", table->abi_major, table->abi_minor,
+                             MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR),
+           "rebuild it against msabench/plugin.h of this version");
+  if (table->struct_size < sizeof(msabench_plugin))
+    refuse(path, fmt::format("its function table has struct_size {}, version {}.{} needs {}", table->struct_size,
+                             table->abi_major, table->abi_minor, sizeof(msabench_plugin)),
+           "set struct_size = sizeof(msabench_plugin)");
+  const std::pair<std::string_view, bool> fields[] = {
+      {"name", table->name},           {"version", table->version}, {"description", table->description},
+      {"query", table->query},         {"plan", table->plan},       {"workspace", table->workspace},
+      {"run", table->run},             {"destroy", table->destroy}, {"last_error", table->last_error}};
+  for (const auto& [field, there] : fields)
+    if (!there) refuse(path, fmt::format("{} is NULL in its function table", field), "fill in every field");
+  if (!*table->name) refuse(path, "its name is empty", "give the plugin a name");
+}
+
+outcome outcome_of(std::int32_t status) {
+  switch (status) {
+    case MSABENCH_OK:
+      return outcome::completed;
+    case MSABENCH_UNSUPPORTED:
+      return outcome::unsupported;
+    case MSABENCH_INVALID_PROBLEM:
+    case MSABENCH_NO_RESOURCES:
+    case MSABENCH_INTERNAL:
+      return outcome::error_status;
+    case MSABENCH_DEVICE_ERROR:
+      return outcome::device_lost;
+    default:
+      return outcome::nonsense;
+  }
+}
+
+// The arguments of one launch, made anew for each: a plugin that keeps pointers to them is left with stale ones.
+class run_arguments {
+ public:
+  run_arguments(const bound_case& c, bool second, device where) {
+    for (const bound_tensor& t : c.tensors)
+      if (!second || t.dir == direction::in) add(t, where);
+    if (second)
+      for (const bound_tensor& t : c.second_outputs) add(t, where);
+    args_ = {sizeof args_, static_cast<std::int32_t>(slots_.size()), slots_.data()};
+  }
+  run_arguments(const run_arguments&) = delete;
+
+  const msabench_args* get() const { return &args_; }
+
+ private:
+  void add(const bound_tensor& t, device where) {
+    auto& to = tensors_.at(static_cast<std::size_t>(t.where));
+    to = {t.data,       t.desc.shape.data(), t.desc.strides.data(), static_cast<std::int32_t>(t.desc.shape.size()),
+          to_c(t.desc.type), to_c(where)};
+    slots_.at(static_cast<std::size_t>(t.where)) = &to;
+  }
+
+  std::array<msabench_tensor, slot_count> tensors_{};
+  std::array<const msabench_tensor*, slot_count> slots_{};
+  msabench_args args_{};
+};
+
+class session final : public plugin_session {
+ public:
+  session(const std::string& path, device where, int threads, session_events& events, memory_limiter* limits)
+      : where_(where), limits_(limits) {
+    const process_state before;
+    events.entering("get");
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const char* why = library ? nullptr : ::dlerror();
+    for (const std::string& what : before.restore()) remarks_.push_back(what + " changed at load, reset");
+    if (!library) refuse(path, "can't be loaded: " + bounded(why, 300), "link it so that `ldd FILE` finds everything");
+    void* symbol = ::dlsym(library, "msabench_plugin_get");
+    if (!symbol)
+      refuse(path, "exports no msabench_plugin_get", "define it as in msabench/plugin.h, with MSABENCH_EXPORT");
+    // From here on the library stays: its threads, handlers and exit functions may outlive any use of it.
+    const auto get = reinterpret_cast<const msabench_plugin* (*)(const msabench_host*)>(symbol);
+    host_ = {sizeof host_, MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR, threads, to_c(where)};
+    const call_end end = watched("get", found_, nullptr, [&] {
+      table_ = get(&host_);
+      return std::int32_t{MSABENCH_OK};
+    });
+    if (end.threw) {
+      get_exception_ = thrown(end);
+      return;
+    }
+    check_table(table_, path, where);
+    identity_ = {bounded(table_->name, 100), bounded(table_->version, 100), bounded(table_->description, 200),
+                 table_->abi_major, table_->abi_minor};
+  }
+
+  const plugin_identity& identity() const override { return identity_; }
+
+  observation query(const problem& p, session_events& events) override {
+    observation seen = begin();
+    if (seen.result != outcome::completed) return seen;
+    const msabench_problem asked = to_c(p);
+    guarded_out<msabench_capability> out;
+    out.value.struct_size = sizeof out.value;
+    out.value.numerics.struct_size = sizeof out.value.numerics;
+    out.value.profile.struct_size = sizeof out.value.profile;
+    events.entering("query");
+    const call_end end = watched("query", seen.violations, nullptr, [&] { return table_->query(&asked, &out.value); });
+    check_overrun(out.intact(), "query", "msabench_capability", seen);
+    if (!finish(seen, "query", end)) return seen;
+    capability answer;
+    std::string wrong = read_answer(out.value, answer.declared, answer.delivers);
+    if (out.value.struct_size != sizeof out.value)
+      wrong = fmt::format("capability.struct_size is {}, the host had set it to {}", out.value.struct_size,
+                          sizeof out.value);
+    if (wrong.empty())
+      seen.answered = answer;
+    else
+      nonsense(seen, "query", wrong);
+    return seen;
+  }
+
+  observation execute(const bound_case& c, const run_spec& how, session_events& events) override;
+
+ private:
+  struct planned {
+    msabench_plan* plan = nullptr;
+    workspace memory;
+  };
+
+  observation begin() {
+    observation seen;
+    seen.remarks = std::exchange(remarks_, {});
+    seen.violations = std::exchange(found_, {});
+    if (!get_exception_.empty()) {
+      seen.result = outcome::crashed;
+      seen.entry = "get";
+      seen.message = get_exception_;
+    }
+    return seen;
+  }
+
+  static std::string thrown(const call_end& end) { return "exception: " + bounded(end.text); }
+
+  static void nonsense(observation& seen, std::string_view entry, std::string text) {
+    seen.result = outcome::nonsense;
+    seen.entry = entry;
+    seen.message = std::move(text);
+  }
+
+  static void check_overrun(bool intact, std::string_view entry, std::string_view what, observation& seen) {
+    if (!intact)
+      seen.violations.push_back({violation::kind::struct_overrun, std::nullopt, std::string(entry),
+                                 fmt::format("wrote past the end of {}", what)});
+  }
+
+  // The text of the calling thread's last failed call (rule R7), whatever that call has left of the thread's state.
+  std::string error_text(const call_end& end) const {
+    if (end.threw) return thrown(end);
+    if (end.status == MSABENCH_OK) return {};
+    std::string text;
+    const process_state before;
+    const call_end asked = catching([&] {
+      text = bounded(table_->last_error());
+      return std::int32_t{MSABENCH_OK};
+    });
+    before.restore();
+    return asked.threw ? "last_error threw an " + thrown(asked) : text;
+  }
+
+  // Records how the call ended; true if it returned OK.
+  static bool finish(observation& seen, std::string_view entry, const call_end& end, std::string text) {
+    seen.entry = entry;
+    seen.status = end.status;
+    seen.result = end.threw ? outcome::crashed : outcome_of(end.status);
+    if (seen.result == outcome::nonsense)
+      text = fmt::format("status {} is no msabench_status{}{}", end.status, text.empty() ? "" : ": ", text);
+    seen.message = std::move(text);
+    return seen.result == outcome::completed;
+  }
+  bool finish(observation& seen, std::string_view entry, const call_end& end) const {
+    return finish(seen, entry, end, error_text(end));
+  }
+
+  bool make_plan(const problem& p, planned& to, observation& seen, session_events& events);
+  bool make_workspace(planned& to, observation& seen, session_events& events);
+  bool launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen, session_events& events);
+  void launch_pair(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
+                   session_events& events);
+  void destroy(planned& p, observation& seen, session_events& events);
+
+  device where_;
+  memory_limiter* limits_;
+  msabench_host host_{};  // outlives the call: a plugin may keep the pointer
+  const msabench_plugin* table_ = nullptr;
+  plugin_identity identity_;
+  std::string get_exception_;
+  std::vector<std::string> remarks_;
+  std::vector<violation> found_;
+};
+
+bool session::make_plan(const problem& p, planned& to, observation& seen, session_events& events) {
+  const msabench_problem asked = to_c(p);
+  guarded_out<msabench_plan*> out;
+  events.entering("plan");
+  const call_end end = watched("plan", seen.violations, nullptr, [&] { return table_->plan(&asked, &out.value); });
+  check_overrun(out.intact(), "plan", "the plan pointer", seen);
+  if (!finish(seen, "plan", end)) {
+    // Rule R9: query has accepted this very problem.
+    if (seen.result == outcome::unsupported || end.status == MSABENCH_INVALID_PROBLEM)
+      nonsense(seen, "plan", fmt::format("plan refused what query accepted: {}",
+                                         seen.message.empty() ? "(no message)" : seen.message));
+    return false;
+  }
+  if (!out.value) nonsense(seen, "plan", "plan returned OK and a NULL plan");
+  to.plan = out.value;
+  return to.plan != nullptr;
+}
+
+bool session::make_workspace(planned& to, observation& seen, session_events& events) {
+  guarded_out<std::uint64_t> bytes;
+  guarded_out<std::uint32_t> alignment;
+  events.entering("workspace");
+  const call_end end = watched("workspace", seen.violations, nullptr,
+                               [&] { return table_->workspace(to.plan, &bytes.value, &alignment.value); });
+  check_overrun(bytes.intact() && alignment.intact(), "workspace", "bytes or alignment", seen);
+  if (!finish(seen, "workspace", end)) return false;
+  seen.workspace_bytes = bytes.value;
+  if (bytes.value == 0) return true;
+  constexpr std::uint32_t max_alignment = 4096;
+  if (alignment.value == 0 || (alignment.value & (alignment.value - 1)) != 0 || alignment.value > max_alignment) {
+    nonsense(seen, "workspace",
+             fmt::format("alignment {} is no power of two up to {}", alignment.value, max_alignment));
+    return false;
+  }
+  constexpr std::uint64_t address_space = std::uint64_t{1} << 47;
+  if (bytes.value >= address_space) {
+    nonsense(seen, "workspace", fmt::format("{} bytes are more than any address space holds", bytes.value));
+    return false;
+  }
+  const auto physical = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (limits_) limits_->allow_more(workspace::mapped_bytes(bytes.value, alignment.value));
+  if (bytes.value > physical || !to.memory.allocate(bytes.value, alignment.value)) {
+    seen.result = outcome::error_status;
+    seen.status = MSABENCH_NO_RESOURCES;
+    seen.message = fmt::format("workspace of {} bytes: this machine has {}", bytes.value, physical);
+    return false;
+  }
+  return true;
+}
+
+bool session::launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen,
+                          session_events& events) {
+  for (std::int32_t i = 0; i < how.launches; ++i) {
+    const run_arguments args(c, false, where_);
+    on.memory.make_dirty(i, how.poison_seed);
+    launch_report report{i, 0, 0, {}};
+    events.entering("run");
+    // Rule R3: what the first launch may still set up, a later one finds ready.
+    memory_limiter* frozen = how.limit_memory && i > 0 ? limits_ : nullptr;
+    const call_end end = watched("run", report.violations, frozen,
+                                 [&] { return table_->run(on.plan, args.get(), on.memory.data(), nullptr); });
+    if (const std::string where = on.memory.damage(); !where.empty())
+      report.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
+    report.status = end.status;
+    const bool ok = finish(seen, "run", end);
+    if (end.threw) {
+      seen.violations.insert(seen.violations.end(), report.violations.begin(), report.violations.end());
+      return false;
+    }
+    if (!events.launched({&report, 1}) || !ok) return false;
+  }
+  return true;
+}
+
+void session::launch_pair(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
+                          session_events& events) {
+  // Enough rounds that the two really overlap, each started together.
+  constexpr int rounds = 4;
+  std::array<planned*, 2> plans = {&first, &second};
+  std::array<call_end, 2> ends;
+  std::array<std::string, 2> texts;  // last_error belongs to the thread that called
+  std::array<launch_report, 2> reports;
+  std::atomic<int> arrived{0};
+  std::atomic<bool> failed{false};
+  const process_state before;
+  events.entering("run");
+  const auto launch = [&](std::size_t which) {
+    reports[which] = {how.launches + static_cast<std::int32_t>(which), static_cast<std::int32_t>(which), 0, {}};
+    const run_arguments args(c, which == 1, where_);
+    const floating_point_mode mode;
+    for (int round = 0; round < rounds; ++round) {
+      plans[which]->memory.make_dirty(reports[which].index, how.poison_seed);
+      arrived.fetch_add(1);
+      while (arrived.load() < 2 * (round + 1) && !failed.load()) std::this_thread::yield();
+      if (failed.load()) return;
+      ends[which] = catching(
+          [&] { return table_->run(plans[which]->plan, args.get(), plans[which]->memory.data(), nullptr); });
+      reports[which].status = ends[which].status;
+      if (const std::string what = mode.restore(); !what.empty() && reports[which].violations.empty())
+        reports[which].violations.push_back({violation::kind::floating_point_mode, std::nullopt, "run", what});
+      if (ends[which].threw || ends[which].status != MSABENCH_OK) {
+        texts[which] = error_text(ends[which]);
+        failed.store(true);
+      }
+    }
+    if (const std::string where = plans[which]->memory.damage(); !where.empty())
+      reports[which].violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
+  };
+  std::thread other(launch, std::size_t{1});
+  launch(0);
+  other.join();
+  before.restore("run", reports[0].violations);
+  const std::size_t worse = ends[1].threw || ends[1].status != MSABENCH_OK ? 1 : 0;
+  if (!finish(seen, "run", ends[worse], texts[worse])) seen.message += " (while two plans ran at the same time)";
+  if (!ends[worse].threw) events.launched(reports);
+}
+
+void session::destroy(planned& p, observation& seen, session_events& events) {
+  if (!p.plan) return;
+  events.entering("destroy");
+  const call_end end = watched("destroy", seen.violations, nullptr, [&] {
+    table_->destroy(p.plan);
+    return std::int32_t{MSABENCH_OK};
+  });
+  p.plan = nullptr;
+  // An earlier failure is the one to tell.
+  if (end.threw && seen.result == outcome::completed) finish(seen, "destroy", end);
+}
+
+observation session::execute(const bound_case& c, const run_spec& how, session_events& events) {
+  if (const std::string not_done = unsupported_run_spec(how); !not_done.empty()) throw suite_error(not_done);
+  observation seen = begin();
+  if (seen.result != outcome::completed) return seen;
+  planned first, second;
+  if (make_plan(c.agreed, first, seen, events) && make_workspace(first, seen, events) &&
+      launch_each(c, how, first, seen, events) && how.second_plan && make_plan(c.agreed, second, seen, events) &&
+      make_workspace(second, seen, events))
+    launch_pair(c, how, first, second, seen, events);
+  // After an exception the plans are in no state that destroy could be held to.
+  if (seen.result == outcome::crashed) return seen;
+  destroy(second, seen, events);
+  destroy(first, seen, events);
+  return seen;
+}
+
+}  // namespace
+
+std::unique_ptr<plugin_session> plugin_session::load(const std::string& path, device where, int threads,
+                                                     session_events& events, memory_limiter* limits) {
+  return std::make_unique<session>(path, where, threads, events, limits);
+}
+
+std::string unsupported_run_spec(const run_spec& how) {
+  if (how.timing.enabled) return "this executor does not time launches";
+  if (how.graph || how.streams != 1) return "graphs and streams belong to devices, this executor runs on the CPU";
+  if (how.launches < 1) return "a run needs at least one launch";
+  return {};
+}
+
+}  // namespace msabench
