@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "kernels/naive/check.h"
 #include "kernels/naive/error.h"

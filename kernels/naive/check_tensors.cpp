@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdint>
+#include <initializer_list>
 
 #include "kernels/naive/check.h"
 #include "kernels/naive/error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks proper are static assertions in layout.inc; here the C and the C++ object are linked together, as a C plugin
-// in a C++ host is.
+// The checks proper are static assertions in layout.inc; here the C and the C++ object are linked together, as a C
+// plugin in a C++ host is.
 #include <gtest/gtest.h>
 #include <msabench/plugin.h>
 

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <string>
 
 struct msabench_plan {
