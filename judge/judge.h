@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks as pure functions of values: the problem, the inputs, what was declared, the outputs of one launch. How and where
-// an implementation ran is unknown here. Limits: docs/verdicts.md.
+// Checks as pure functions of values: the problem, the inputs, what was declared, the outputs of one launch. How and
+// where an implementation ran is unknown here. Limits: docs/verdicts.md.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct subject {
   std::vector<perturbation> targets;
 };
 
-// One line per claim above its cap or without meaning (NaN, chain beyond the longest possible, roundoff of no known format);
-// empty: the declaration stands. Field names are those of msabench_numerics and msabench_profile.
+// One line per claim above its cap or without meaning (NaN, chain beyond the longest possible, roundoff of no known
+// format); empty: the declaration stands. Field names are those of msabench_numerics and msabench_profile.
 std::vector<std::string> broken_declarations(const problem& p, const numerics& n, const profile& f);
 
 // Names the suite gives to a legal unusual declaration, e.g. "score16", "tf32"; printed in reports.
@@ -53,8 +53,9 @@ class expectation {
 // Computes the oracle on `rows` (ascending, unique, below T). Throws suite_error for an operator without an oracle.
 std::unique_ptr<expectation> expect(const subject& what, std::span<const std::int64_t> rows);
 
-// K7, two-launch part: merges the checks of all launches (equal bytes = same verdict) into one list, the worst of each id,
-// and adds K7 (bitwise equality gated only where `repeatable` is promised; a launch that fails where another passes fails).
+// K7, two-launch part: merges the checks of all launches (equal bytes = same verdict) into one list, the worst of each
+// id, and adds K7 (bitwise equality gated only where `repeatable` is promised; a launch that fails where another passes
+// fails).
 std::vector<check_result> merge_launches(const subject& what, std::span<const launch> launches,
                                          const std::vector<std::vector<check_result>>& per_launch);
 
@@ -67,6 +68,7 @@ struct decision {
   fail_kind kind = fail_kind::none;
   std::string reason;
 };
-decision decide(const subject& what, const observation& seen, const std::vector<check_result>& checks, const detectability& sees);
+decision decide(const subject& what, const observation& seen, const std::vector<check_result>& checks,
+                const detectability& sees);
 
 }  // namespace msabench::judge

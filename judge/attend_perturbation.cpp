@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/attend_perturbation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "core/dtype.h"
+
+namespace msabench::judge {
+
+using reference::attended_key;
+
+perturbable_row::perturbable_row(const reference::attend_inputs& in, const reference::row_map& map,
+                                 const reference::attend_row& want)
+    : in_(in),
+      place_(map[want.row]),
+      want_(want),
+      keys_(reference::attended_keys(in, want.row, want.head)),
+      kv_head_(want.head / in.p.group()) {}
+
+perturbable_row::contribution perturbable_row::none() const {
+  return {0, std::vector<double>(static_cast<std::size_t>(in_.p.d))};
+}
+
+void perturbable_row::add_key(contribution& c, std::int64_t key, double weight, double sign) const {
+  std::vector<double> v(c.values.size());
+  reference::value_of(in_, want_.row, kv_head_, key, v);
+  c.weight += sign * weight;
+  for (std::size_t i = 0; i < v.size(); ++i) c.values[i] += sign * weight * v[i];
+}
+
+perturbable_row::contribution perturbable_row::of_selected(std::int64_t first_key, std::int64_t end_key) const {
+  contribution c = none();
+  for (const auto& k : keys_)
+    if (k.key >= first_key && k.key < end_key) add_key(c, k.key, k.weight, 1);
+  return c;
+}
+
+// Keys that the row did not attend to, weighed as if it had.
+perturbable_row::contribution perturbable_row::of_others(std::int64_t first_key, std::int64_t end_key) const {
+  contribution c = none();
+  for (std::int64_t key = first_key; key < end_key; ++key)
+    add_key(c, key, std::exp(reference::score_of(in_, want_.row, want_.head, key) - want_.lse), 1);
+  return c;
+}
+
+std::optional<perturbed_row> perturbable_row::with(const contribution& added, const contribution& removed) const {
+  const double weight = 1 + added.weight - removed.weight;
+  perturbed_row p{std::vector<double>(want_.out.size()), -std::numeric_limits<double>::infinity()};
+  // Nothing is left but rounding: the row would be empty.
+  if (weight < 1e-12) return p;
+  p.lse = want_.lse + std::log(weight);
+  for (std::size_t c = 0; c < p.out.size(); ++c)
+    p.out[c] = (want_.out[c] + added.values[c] - removed.values[c]) / weight;
+  return p;
+}
+
+std::optional<std::int64_t> perturbable_row::lightest_block() const {
+  std::map<std::int64_t, double> weights;
+  for (const auto& k : keys_) weights[k.block] += k.weight;
+  if (weights.empty()) return std::nullopt;
+  return std::ranges::min_element(weights, {}, [](const auto& w) { return w.second; })->first;
+}
+
+std::optional<std::int64_t> perturbable_row::unselected_block() const {
+  std::vector<std::int64_t> selected;
+  for (const auto& k : keys_)
+    if (selected.empty() || selected.back() != k.block) selected.push_back(k.block);
+  std::ranges::sort(selected);
+  // Behind the first selected one: there even a neighbour's block is caught.
+  const std::int64_t visible = reference::visible_blocks(place_, in_.p.block);
+  const std::int64_t first = selected.empty() ? 0 : selected.front();
+  for (std::int64_t i = 0; i < visible; ++i)
+    if (const auto b = (first + i) % visible; !std::ranges::binary_search(selected, b)) return b;
+  return std::nullopt;
+}
+
+std::optional<perturbed_row> perturbable_row::one_key(bool heaviest, bool twice) const {
+  if (keys_.empty()) return std::nullopt;
+  const auto by_weight = [](const attended_key& k) { return k.weight; };
+  const auto& k =
+      heaviest ? *std::ranges::max_element(keys_, {}, by_weight) : *std::ranges::min_element(keys_, {}, by_weight);
+  const contribution c = of_selected(k.key, k.key + 1);
+  return twice ? with(c, none()) : with(none(), c);
+}
+
+std::optional<perturbed_row> perturbable_row::one_block(bool twice) const {
+  const auto b = lightest_block();
+  if (!b) return std::nullopt;
+  const contribution c = of_selected(*b * in_.p.block, (*b + 1) * in_.p.block);
+  return twice ? with(c, none()) : with(none(), c);
+}
+
+std::optional<perturbed_row> perturbable_row::swapped_block() const {
+  const auto lost = lightest_block(), gained = unselected_block();
+  if (!lost || !gained) return std::nullopt;
+  const std::int64_t first = *gained * in_.p.block;
+  return with(of_others(first, std::min(first + in_.p.block, place_.position + 1)),
+              of_selected(*lost * in_.p.block, (*lost + 1) * in_.p.block));
+}
+
+std::optional<perturbed_row> perturbable_row::key_past_diagonal() const {
+  const std::int64_t next = place_.position + 1, own = place_.position / in_.p.block;
+  const bool attends_own = std::ranges::any_of(keys_, [&](const auto& k) { return k.block == own; });
+  if (!attends_own || next >= place_.kv_len || next / in_.p.block != own) return std::nullopt;
+  return with(of_others(next, next + 1), none());
+}
+
+std::optional<perturbed_row> perturbable_row::neighbour_values() const {
+  if (in_.p.hkv < 2 || keys_.empty()) return std::nullopt;
+  perturbed_row p{std::vector<double>(want_.out.size()), want_.lse};
+  std::vector<double> v(p.out.size());
+  for (const auto& k : keys_) {
+    reference::value_of(in_, want_.row, (kv_head_ + 1) % in_.p.hkv, k.key, v);
+    for (std::size_t c = 0; c < v.size(); ++c) p.out[c] += k.weight * v[c];
+  }
+  return p;
+}
+
+// A page of a selected block is read where one of an unselected block lies. The keys of two selected pages would only
+// change places, unless one of them is cut by the row's position.
+std::optional<perturbed_row> perturbable_row::swapped_pages() const {
+  const std::int64_t page = in_.p.page_size;
+  if (page <= 0 || keys_.empty()) return std::nullopt;
+  const auto page_of = [&](std::int64_t key) { return key / page; };
+  const auto whole = [&](std::int64_t at) { return (at + 1) * page <= place_.position + 1; };
+  std::optional<std::int64_t> mine;
+  for (const auto& k : keys_)
+    if (whole(page_of(k.key))) mine = page_of(k.key);
+  if (!mine) return std::nullopt;
+  if (const auto other = unselected_block()) {
+    const std::int64_t theirs = page_of(*other * in_.p.block);
+    if (whole(theirs) && theirs != *mine)
+      return with(of_others(theirs * page, (theirs + 1) * page), of_selected(*mine * page, (*mine + 1) * page));
+  }
+  // With the page of the row's own position: the keys of `mine` past that offset are lost; what takes their place is
+  // not counted, as it may be unwritten.
+  const std::int64_t last = page_of(place_.position), seen = place_.position + 1 - last * page;
+  const bool attends_last = std::ranges::any_of(keys_, [&](const auto& k) { return page_of(k.key) == last; });
+  if (!attends_last || seen == page) return std::nullopt;
+  return with(none(), of_selected(*mine * page + seen, (*mine + 1) * page));
+}
+
+std::optional<perturbed_row> perturbable_row::short_accumulation() const {
+  if (keys_.empty()) return std::nullopt;
+  const dtype narrow = in_.p.q == fp16 ? fp16 : bf16;
+  perturbed_row p{std::vector<double>(want_.out.size()), want_.lse};
+  std::vector<double> v(p.out.size());
+  double sum = 0;
+  for (const auto& k : keys_) {
+    const double e = std::exp(k.score - want_.m);
+    sum += e;
+    reference::value_of(in_, want_.row, kv_head_, k.key, v);
+    for (std::size_t c = 0; c < v.size(); ++c) p.out[c] = round_to(p.out[c] + e * v[c], narrow);
+  }
+  for (auto& o : p.out) o /= sum;
+  return p;
+}
+
+std::optional<perturbed_row> perturbable_row::apply(perturbation fault) const {
+  if (want_.n == 0) return std::nullopt;
+  switch (fault) {
+    case perturbation::drop_key:
+      return one_key(false, false);
+    case perturbation::double_key:
+      return one_key(false, true);
+    case perturbation::drop_heavy_key:
+      return one_key(true, false);
+    case perturbation::key_past_diagonal:
+      return key_past_diagonal();
+    case perturbation::drop_block:
+      return one_block(false);
+    case perturbation::double_block:
+      return one_block(true);
+    case perturbation::swap_block:
+      return swapped_block();
+    case perturbation::neighbour_head_v:
+      return neighbour_values();
+    case perturbation::swap_table_entries:
+      return swapped_pages();
+    case perturbation::accumulate_16bit:
+      return short_accumulation();
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace msabench::judge

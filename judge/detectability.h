@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How strongly a case sees its target faults: the smallest, over the faults, of the largest effect / limit that any of
+// its gating checks shows on a few of its rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/perturbation.h"
+#include "core/record.h"
+
+namespace msabench::judge {
+
+inline constexpr std::size_t most_perturbed_rows = 8;
+
+// Stands for an effect without bound (a structural fault, a limit of zero): reports hold finite numbers only.
+inline constexpr double unbounded_effect = 1e9;
+
+// At most eight positions of a list of `count` rows: first, last and evenly between.
+std::vector<std::size_t> sampled(std::size_t count);
+
+struct effect {
+  double ratio = 0;      // to the limit
+  std::string by_check;  // empty: no check sees anything
+};
+
+// `effect_of`: the largest effect of a fault over the sampled rows.
+detectability weakest_of(std::span<const perturbation> targets, const std::function<effect(perturbation)>& effect_of);
+
+}  // namespace msabench::judge

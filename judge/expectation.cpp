@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "judge/attend_expectation.h"
+#include "judge/judge.h"
+#include "judge/select_expectation.h"
+
+namespace msabench::judge {
+
+std::unique_ptr<expectation> expect(const subject& what, std::span<const std::int64_t> rows) {
+  switch (what.agreed.operation) {
+    case op::attend:
+      return std::make_unique<attend_expectation>(what, rows);
+    case op::select:
+      return std::make_unique<select_expectation>(what, rows);
+    default:
+      throw suite_error(fmt::format("no oracle for operator {}", name(what.agreed.operation)));
+  }
+}
+
+}  // namespace msabench::judge

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// K7: several launches of one case.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "judge/judge.h"
+
+namespace msabench::judge {
+namespace {
+
+// How bad a result is next to another of the same id.
+double badness(const check_result& c) {
+  if (c.limit > 0 && std::isfinite(c.limit)) return std::isnan(c.value) ? HUGE_VAL : c.value / c.limit;
+  return c.value;
+}
+
+bool worse(const check_result& a, const check_result& b) {
+  if (a.passed != b.passed) return !a.passed;
+  if (a.observed != b.observed) return !a.observed;
+  return badness(a) > badness(b);
+}
+
+const check_result* find(const std::vector<check_result>& checks, const std::string& id) {
+  const auto at = std::ranges::find(checks, id, &check_result::id);
+  return at == checks.end() ? nullptr : &*at;
+}
+
+std::string launch_name(const std::vector<std::vector<check_result>>& all, std::size_t i) {
+  return fmt::format("launch {} of {}", i + 1, all.size());
+}
+
+// "launch 2 of 2 fails K1 where launch 1 of 2 passes"; empty if the launches agree.
+std::string disagreement(const std::vector<std::vector<check_result>>& per_launch) {
+  for (const auto& c : per_launch.front())
+    for (std::size_t i = 1; i < per_launch.size(); ++i) {
+      const auto* other = find(per_launch[i], c.id);
+      if (!other || !c.observed || !other->observed || other->passed == c.passed) continue;
+      const std::size_t fails = c.passed ? i : 0, passes = c.passed ? 0 : i;
+      return fmt::format("{} fails {} where {} passes", launch_name(per_launch, fails), c.id,
+                         launch_name(per_launch, passes));
+    }
+  return {};
+}
+
+}  // namespace
+
+std::vector<check_result> merge_launches(const subject& what, std::span<const launch> launches,
+                                         const std::vector<std::vector<check_result>>& per_launch) {
+  if (launches.size() != per_launch.size() || launches.empty())
+    throw suite_error("merge_launches needs the checks of every launch, and at least one");
+
+  std::vector<check_result> merged;
+  for (const auto& c : per_launch.front()) {
+    check_result worst = c;
+    std::size_t from = 0;
+    for (std::size_t i = 1; i < per_launch.size(); ++i)
+      if (const auto* other = find(per_launch[i], c.id); other && worse(*other, worst)) {
+        worst = *other;
+        from = i;
+      }
+    if (from > 0 && !worst.passed)
+      worst.note = launch_name(per_launch, from) + (worst.note.empty() ? "" : ": " + worst.note);
+    merged.push_back(std::move(worst));
+  }
+
+  check_result k7;
+  k7.id = "K7";
+  k7.unit = "other outputs";
+  std::set<std::string> hashes;
+  for (const auto& l : launches) hashes.insert(l.outputs_sha256);
+  k7.value = static_cast<double>(hashes.size() - 1);
+  const bool promised = what.delivers.repeatable;
+  k7.limit = promised ? 0 : static_cast<double>(launches.size() - 1);
+  k7.note = disagreement(per_launch);
+  if (launches.size() < 2) {
+    k7.observed = false;
+    k7.note = "one launch only";
+  } else if (!k7.note.empty() || (promised && hashes.size() > 1)) {
+    k7.kind = fail_kind::nondeterministic;
+    if (k7.note.empty())
+      k7.note = fmt::format("{} different outputs of {} launches, though profile.repeatable is promised", hashes.size(),
+                            launches.size());
+  } else {
+    k7.passed = true;
+  }
+  merged.push_back(std::move(k7));
+  return merged;
+}
+
+}  // namespace msabench::judge

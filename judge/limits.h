@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits of `attend` from declared roundoffs and the oracle's gauges; derivations in docs/verdicts.md. A limit keeps
+// its terms apart, so that a report can say what it is made of. No limit is ever NaN: what can't be bounded is +inf.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "judge/declaration.h"
+#include "reference/attend.h"
+
+namespace msabench::judge {
+
+// A sum of named terms.
+template <std::size_t Count>
+struct limit {
+  std::array<std::pair<std::string_view, double>, Count> terms{};
+  double total = 0;
+};
+
+// The terms, largest first, without those that are 0.
+std::vector<std::pair<std::string, double>> listed(const std::pair<std::string_view, double>* terms, std::size_t count);
+
+template <std::size_t Count>
+std::vector<std::pair<std::string, double>> listed(const limit<Count>& l) {
+  return listed(l.terms.data(), Count);
+}
+
+// Rows whose scores are so uncertain that first-order terms do not bound the output.
+inline constexpr double most_eta = 0.25;
+
+reference::score_error score_error_of(const roundoffs& r);
+
+using output_limit = limit<9>;
+using lse_limit = limit<5>;
+using code_limit = limit<5>;
+using carry_limit = limit<4>;
+
+// H_c of channel c (K1).
+output_limit limit_of_output(const roundoffs& r, const reference::attend_row& row, std::size_t c);
+
+// K2.
+lse_limit limit_of_lse(const roundoffs& r, const reference::attend_row& row);
+
+// K3: block code and key code, carry. `stored` is the type of the output.
+code_limit limit_of_code(const roundoffs& r, const reference::attend_row& row, std::size_t c, dtype stored);
+carry_limit limit_of_carry(const roundoffs& r, const reference::attend_row& row, std::size_t c, dtype stored);
+
+// Expected size of the error in channel c: sigma_c.
+double expected_error(const roundoffs& r, const reference::attend_row& row, std::size_t c);
+
+// |got - want| / limit, 0 if they agree; +inf for NaN and for a difference where nothing is allowed.
+double ratio_to(double limit, double got, double want);
+
+}  // namespace msabench::judge

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// K5 on one row and index head: is this set of ids one that an honest implementation may select from these scores?
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "core/profile.h"
+
+namespace msabench::judge {
+
+struct selection_rules {
+  std::int64_t block = 0, topk = 0, local_blocks = 0, init_blocks = 0;
+  id_order order = id_order::ascending;
+  double rank_step = 0;
+  bool ties_low_id = false;
+};
+selection_rules rules_of(const problem& p, const profile& f);
+
+struct selection_fault {
+  enum class kind { none, structure, worse_chosen, tie };
+  kind what = kind::none;
+  std::string text;                         // for a person
+  std::int64_t chosen = -1, left_out = -1;  // block wrongly chosen, wrongly left out; -1: none
+  double chosen_score = 0, left_out_score = 0;
+  double excess = 0;      // by how much left_out's interval lies above chosen's
+  double resolution = 0;  // width of both intervals together: what an honest ranking may confuse
+  explicit operator bool() const { return what != kind::none; }
+};
+
+// The ids as a set: `ids` has topk entries, `visible` blocks 0 .. visible-1 may be chosen.
+selection_fault check_id_structure(std::span<const std::int32_t> ids, std::int64_t visible,
+                                   const selection_rules& rules);
+
+// Structure, then order, then the interval test on `scores` (at least `visible` of them).
+selection_fault check_selection(std::span<const std::int32_t> ids, std::span<const double> scores, std::int64_t visible,
+                                const selection_rules& rules);
+
+}  // namespace msabench::judge

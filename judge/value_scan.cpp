@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/value_scan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/dtype.h"
+#include "core/poison.h"
+
+namespace msabench::judge {
+
+std::vector<std::string> value_scan::axes_of(slot where) {
+  switch (where) {
+    case slot::out:
+      return {"row", "head", "channel"};
+    case slot::lse:
+      return {"row", "head"};
+    case slot::ids:
+      return {"row", "index head", "slot"};
+    default:
+      return {};
+  }
+}
+
+void value_scan::note(finding& f, const span& s, std::int64_t i, double got, double want) {
+  if (f.count++ > 0) return;
+  f.first = {s.where, s.index, axes_of(s.where), got, want};
+  if (s.index.size() < f.first.axes.size()) f.first.index.push_back(i);
+}
+
+void value_scan::expect_finite(const span& s) {
+  buffer_.resize(static_cast<std::size_t>(s.count));
+  widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
+  if (!std::ranges::all_of(buffer_, [](double x) { return std::isfinite(x); })) inspect(s, false, 0);
+}
+
+void value_scan::expect_exactly(const span& s, double value) {
+  buffer_.resize(static_cast<std::size_t>(s.count));
+  widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
+  if (!std::ranges::all_of(buffer_, [&](double x) { return x == value; })) inspect(s, true, value);
+}
+
+void value_scan::inspect(const span& s, bool exact, double value) {
+  for (std::int64_t i = 0; i < s.count; ++i) {
+    const double got = buffer_[static_cast<std::size_t>(i)];
+    if (exact ? got == value : std::isfinite(got)) continue;
+    const double want = exact ? value : std::numeric_limits<double>::quiet_NaN();
+    if (is_poison(*s.view, s.offset + i, launch_, seed_))
+      note(unwritten_, s, i, got, want);
+    else if (std::isnan(got) || !exact)
+      note(nonfinite_, s, i, got, want);
+    else
+      note(inexact_, s, i, got, want);
+  }
+}
+
+check_result value_scan::result() const {
+  check_result c;
+  c.id = "K0";
+  c.unit = "elements";
+  const auto report = [&](const finding& f, fail_kind kind, std::string_view what) {
+    c.kind = kind;
+    c.value = static_cast<double>(f.count);
+    c.worst = f.first;
+    c.note = fmt::format("{} element{} {}", f.count, f.count == 1 ? "" : "s", what);
+  };
+  if (unwritten_.count > 0)
+    report(unwritten_, fail_kind::contract, "never written");
+  else if (nonfinite_.count > 0)
+    report(nonfinite_, fail_kind::nonfinite, "not finite");
+  else if (inexact_.count > 0)
+    report(inexact_, fail_kind::numeric, "of empty rows not exactly 0 and -inf");
+  else
+    c.passed = true;
+  return c;
+}
+
+}  // namespace msabench::judge
