@@ -23,7 +23,8 @@ void fill_q(const fill_job& job, const attend_family& values) {
   const std::int64_t size = size_bytes(p.q), row_values = std::int64_t{p.hq} * p.d, rows = job.rows.total_q();
   const stream normal(name_without_seed(job.definition), "q", job.definition.seed);
   const double scale = values.q_scale();
-#pragma omp parallel
+  const bool large = q.region->bytes() > small_bytes;
+#pragma omp parallel if (large)
   {
     std::vector<std::byte> packed_row(static_cast<std::size_t>(row_values * size));
 #pragma omp for schedule(static)

@@ -92,7 +92,8 @@ void fill_region(const cache_job& job, const cache_tiles& tiles, std::span<buffe
 
   std::byte* const base = front.region->data();
   const std::int64_t count = tiles.count();
-#pragma omp parallel
+  const bool large = front.region->bytes() > small_bytes;
+#pragma omp parallel if (large)
   {
     std::vector<std::byte> scratch;
     cache_tile tile;

@@ -26,6 +26,9 @@ void fill_select(const fill_job& job);
 // filled and the rest of the region poisoned. The filler then writes the values.
 void prepare_whole(buffer& b, std::uint64_t seed);
 
+// Less than this is filled by one thread: waking others takes longer, most of all on a busy machine.
+inline constexpr std::uint64_t small_bytes = std::uint64_t{1} << 20;
+
 // The launch whose poison inputs hold: none that an output ever sees.
 inline constexpr int input_poison_launch = 30;
 

@@ -82,7 +82,8 @@ void fill_select(const fill_job& job) {
   if (!scores.region) return;
   prepare_whole(scores, job.definition.seed);
   const std::int64_t heads = scores.desc.shape[0], rows = job.rows.total_q();
-#pragma omp parallel for schedule(static) collapse(2)
+  const bool large = scores.region->bytes() > small_bytes;
+#pragma omp parallel for schedule(static) collapse(2) if (large)
   for (std::int64_t head = 0; head < heads; ++head)
     for (std::int64_t row = 0; row < rows; ++row) filler.fill(head, row);
 }
