@@ -95,6 +95,22 @@ void load_queries(const context& c, const group_place& at, std::int64_t first_he
           part(s.queries, h, c.width).data());
 }
 
+// The i-th of `keys` out of a cache. Rows of neighbouring keys can lie pages apart, where only a prefetch of ours hides the
+// memory's latency.
+void widen_key(const tensor_view& cache, const cache_map& map, const group_place& at, std::span<const std::int64_t> keys,
+               std::int64_t i, std::int64_t channels, double* to) {
+  constexpr std::size_t ahead = 8, cache_line_bytes = 64;
+  const auto index = static_cast<std::size_t>(i);
+  if (index + ahead < keys.size()) {
+    const std::int64_t size = size_bytes(cache.desc.type);
+    const auto* next = static_cast<const char*>(cache.data) +
+                       map.offset(at.place.sequence, keys[index + ahead], at.group) * size;
+    for (std::size_t byte = 0; byte < static_cast<std::size_t>(channels * size); byte += cache_line_bytes)
+      __builtin_prefetch(next + byte);
+  }
+  widen(cache.data, cache.desc.type, map.offset(at.place.sequence, keys[index], at.group), channels, to);
+}
+
 // s_j, G_j and, where asked for, scale^2 sum_c (q_c k_jc)^2 of every head and key.
 void score_keys(const context& c, const group_place& at, std::int64_t heads, bool squares, scratch& s) {
   const auto n = static_cast<std::int64_t>(s.keys.size());
@@ -105,9 +121,7 @@ void score_keys(const context& c, const group_place& at, std::int64_t heads, boo
   for (std::int64_t first = 0; first < n; first += tile_keys) {
     const std::int64_t count = std::min(tile_keys, n - first);
     for (std::int64_t j = 0; j < count; ++j)
-      widen(c.in.k.data, c.in.k.desc.type,
-            c.keys.offset(at.place.sequence, s.keys[static_cast<std::size_t>(first + j)], at.group), c.in.p.d,
-            part(s.tile, j, c.width).data());
+      widen_key(c.in.k, c.keys, at, s.keys, first + j, c.in.p.d, part(s.tile, j, c.width).data());
     for (std::int64_t h = 0; h < heads; ++h)
       score_tile(s.tile.data(), count, c.width, part(s.queries, h, c.width).data(), s.score.data() + h * n + first,
                  s.magnitude.data() + h * n + first, squares ? s.squares.data() + h * n + first : nullptr);
@@ -158,9 +172,7 @@ void weigh_keys(const score_error& err, std::int64_t head, std::int64_t n, scrat
 std::int64_t load_values(const context& c, const group_place& at, std::int64_t first, scratch& s) {
   const std::int64_t count = std::min(tile_keys, static_cast<std::int64_t>(s.keys.size()) - first);
   for (std::int64_t j = 0; j < count; ++j) {
-    widen(c.in.v.data, c.in.v.desc.type,
-          c.values.offset(at.place.sequence, s.keys[static_cast<std::size_t>(first + j)], at.group), c.in.p.d,
-          s.line.data());
+    widen_key(c.in.v, c.values, at, s.keys, first + j, c.in.p.d, s.line.data());
     for (std::int64_t channel = 0; channel < c.width; channel += lanes)
       std::copy_n(s.line.data() + channel, lanes, s.tile.data() + channel * tile_keys + j * lanes);
   }
@@ -270,7 +282,9 @@ std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int
   const row_map places(in.cu_seqlens_q, in.kv_lens);
   const std::int64_t hkv = in.p.hkv, group_size = in.p.group();
   std::vector<attend_row> results(rows.size() * static_cast<std::size_t>(in.p.hq));
-  parallel_for<scratch>(static_cast<std::int64_t>(rows.size()) * hkv, [&](std::int64_t unit, scratch& s) {
+  const std::int64_t units = static_cast<std::int64_t>(rows.size()) * hkv;
+  const std::int64_t keys = std::min(in.ids.desc.shape[2] * in.p.block, in.p.max_kv_len);
+  parallel_for<scratch>(units, units * group_size * keys * in.p.d, [&](std::int64_t unit, scratch& s) {
     const std::int64_t row = rows[static_cast<std::size_t>(unit / hkv)];
     const auto out = std::span(results).subspan(static_cast<std::size_t>(unit * group_size),
                                                 static_cast<std::size_t>(group_size));

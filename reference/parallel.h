@@ -8,12 +8,15 @@
 
 namespace msabench::reference {
 
-// body(i, scratch) for i in 0 .. count - 1, each thread with a default-constructed Scratch that it reuses. The first exception
-// ends up at the caller once all threads are done.
+// Below this many multiplications starting threads costs more than it brings, most of all on a busy machine.
+inline constexpr std::int64_t worth_threads = 1 << 20;
+
+// body(i, scratch) for i in 0 .. count - 1, each thread with a default-constructed Scratch that it reuses; `work` is the
+// rough number of multiplications of the whole. The first exception ends up at the caller once all threads are done.
 template <class Scratch, class Body>
-void parallel_for(std::int64_t count, const Body& body) {
+void parallel_for(std::int64_t count, std::int64_t work, const Body& body) {
   std::exception_ptr failure;
-#pragma omp parallel if (count > 1)
+#pragma omp parallel if (count > 1 && work > worth_threads)
   {
     Scratch scratch;
 #pragma omp for schedule(dynamic, 1)

@@ -60,7 +60,8 @@ std::vector<std::int32_t> select(const select_inputs& in, std::span<const std::i
   const auto heads = static_cast<std::size_t>(p.hkv), topk = static_cast<std::size_t>(p.topk);
   std::vector<std::int32_t> ids(rows.size() * heads * topk);
 
-  parallel_for<std::vector<double>>(static_cast<std::int64_t>(rows.size() * heads), [&](std::int64_t unit, auto& scores) {
+  const auto units = static_cast<std::int64_t>(rows.size() * heads);
+  parallel_for<std::vector<double>>(units, units * in.scores.desc.shape[2], [&](std::int64_t unit, auto& scores) {
     const std::int64_t row = rows[static_cast<std::size_t>(unit) / heads], head = unit % p.hkv;
     const std::int64_t visible = map.visible_blocks(row, p.block);
     if (visible > in.scores.desc.shape[2])

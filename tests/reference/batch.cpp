@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 
 #include "reference/select.h"
@@ -226,10 +227,10 @@ void plain_gauges(const batch& b, std::int64_t sequence, std::int64_t group, con
 
 }  // namespace
 
-attend_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, const score_error& err) {
+plain_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, const score_error& err) {
   const row_place at = place_of(b.inputs().cu_seqlens_q, b.inputs().kv_lens, row);
   auto keys = plain_keys(b, at, row, head);
-  attend_row r;
+  plain_row r;
   r.row = row, r.head = head, r.n = std::ssize(keys);
   if (keys.empty()) {
     r.lse = -std::numeric_limits<double>::infinity();
@@ -237,7 +238,7 @@ attend_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, con
       channels->assign(static_cast<std::size_t>(b.spec().d), 0.0);
     return r;
   }
-  real m = keys[0].score, sum = 0, squares = 0, eta_bar = 0;
+  real m = keys[0].score, sum = 0, squares = 0, eta_bar = 0, e_squares = 0;
   for (const auto& key : keys) m = std::max(m, key.score);
   for (const auto& key : keys) sum += std::exp(key.score - m);
   for (auto& key : keys) {
@@ -249,16 +250,18 @@ attend_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, con
                       err.var_size * size * size);
     eta_bar += key.weight * key.eta;
     squares += key.weight * key.weight;
+    e_squares += key.weight * key.weight * key.e * key.e;
   }
   r.m = static_cast<double>(m);
   r.lse = static_cast<double>(m + std::log(sum));
   r.eta_bar = static_cast<double>(eta_bar);
   r.n_eff = static_cast<double>(1 / squares);
+  r.e_size = static_cast<double>(std::sqrt(e_squares));
   plain_gauges(b, at.sequence, head / (b.spec().hq / b.spec().hkv), keys, r);
   return r;
 }
 
-void expect_close(const attend_row& got, const attend_row& want, double tolerance) {
+void expect_close(const attend_row& got, const plain_row& want, double tolerance) {
   const std::string where = "row " + std::to_string(want.row) + " head " + std::to_string(want.head);
   EXPECT_EQ(got.row, want.row);
   EXPECT_EQ(got.head, want.head);
@@ -271,22 +274,22 @@ void expect_close(const attend_row& got, const attend_row& want, double toleranc
   close(got.lse, want.lse, 1 + std::abs(want.lse), "lse");
   close(got.eta_bar, want.eta_bar, want.eta_bar, "eta_bar");
   close(got.n_eff, want.n_eff, want.n_eff, "n_eff");
-  const auto channels = [&](const std::vector<double>& a, const std::vector<double>& b, const char* what) {
+  const auto channels = [&](std::span<const double> a, std::span<const double> b, const char* what, double of_values) {
     ASSERT_EQ(a.size(), b.size()) << where << " " << what;
-    for (std::size_t c = 0; c < b.size(); ++c) {
-      // Sums of terms of both signs, and deviations from them, are as exact as their largest term.
-      const bool cancels = &b == &want.out || &b == &want.dev || &b == &want.e1 || &b == &want.e2;
-      const double base = &b == &want.e1 ? want.eta_bar : &b == &want.e2 ? b[c] : 1;
-      close(a[c], b[c], std::abs(b[c]) + (cancels ? base * want.a[c] : 0), what);
-    }
+    for (std::size_t c = 0; c < b.size(); ++c) close(a[c], b[c], std::abs(b[c]) + of_values * want.a[c], what);
   };
-  channels(got.out, want.out, "out");
-  channels(got.a, want.a, "A");
-  channels(got.dev, want.dev, "D");
-  channels(got.q2, want.q2, "Q");
-  channels(got.e1, want.e1, "e1");
-  channels(got.e2, want.e2, "e2");
-  channels(got.x, want.x, "x");
+  const auto roots = [](std::vector<double> values) {
+    for (double& x : values) x = std::sqrt(x);
+    return values;
+  };
+  // Sums of both signs, and deviations |v - o|, are as exact as the values that cancel in them.
+  channels(got.out, want.out, "out", 1);
+  channels(got.a, want.a, "A", 0);
+  channels(got.dev, want.dev, "D", 1);
+  channels(got.q2, want.q2, "Q", 0);
+  channels(got.e1, want.e1, "e1", want.eta_bar);
+  channels(roots(got.e2), roots(want.e2), "sqrt e2", want.e_size);
+  channels(got.x, want.x, "x", 0);
 }
 
 void expect_same_bits(const std::vector<attend_row>& got, const std::vector<attend_row>& want) {

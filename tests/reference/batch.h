@@ -66,11 +66,15 @@ class batch {
   attend_inputs inputs_;
 };
 
+struct plain_row : attend_row {
+  double e_size = 0;  // sqrt(sum p_j^2 e_j^2)
+};
+
 // The formulas of the contract and of the error model, one after the other in long double.
-attend_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, const score_error& err);
+plain_row plain_attend(const batch& b, std::int64_t row, std::int64_t head, const score_error& err);
 
 // Fails the running test where a result or gauge is off by more than `tolerance` of its natural size.
-void expect_close(const attend_row& got, const attend_row& want, double tolerance);
+void expect_close(const attend_row& got, const plain_row& want, double tolerance);
 // The same, bit by bit.
 void expect_same_bits(const std::vector<attend_row>& got, const std::vector<attend_row>& want);
 
