@@ -10,7 +10,7 @@
 #include "core/files.h"
 #include "core/units.h"
 #include "host/interrupt.h"
-#include "reports/json.h"
+#include "reports/report_json.h"
 #include "reports/junit.h"
 #include "reports/markdown.h"
 #include "reports/text.h"
@@ -84,8 +84,8 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
   run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
     line.clear();
     out.print(text_case_line(record, out.colour()));
-    const bool good = record.decided == verdict::pass || record.decided == verdict::waived;
-    if (!good || request.show_detail) out.print(text_case_detail(record, out.colour()));
+    out.print(text_case_detail(record, out.colour()));
+    if (request.show_detail) out.print(text_case_checks(record, out.colour()));
     line.show(where);
   });
   line.clear();

@@ -24,7 +24,7 @@ struct run_request {
   std::string level;  // empty: single cases
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
-  bool show_detail = false;  // of every case, not only of failing ones
+  bool show_detail = false;  // every check of every case, not only the failing ones
 };
 
 // Returns the exit code. The report is complete on disk when it does, marked partial after Ctrl-C.
