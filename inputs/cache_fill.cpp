@@ -28,39 +28,48 @@ class half_filler {
         row_bytes_(static_cast<std::size_t>(d_ * size_bytes(into.desc.type))) {}
 
   void fill(const cache_tile& tile, std::vector<std::byte>& scratch) const {
-    const auto count = static_cast<std::int64_t>(tile.rows.size());
+    const dtype type = into_.desc.type;
     scratch.resize(tile.rows.size() * row_bytes_);
-    for (std::int64_t first = 0; first < count;) {
-      std::int64_t last = first + 1;
-      const auto state = tile.rows[static_cast<std::size_t>(first)].state;
-      while (last < count && tile.rows[static_cast<std::size_t>(last)].state == state) ++last;
-      generate(tile, first, last, state, scratch.data());
-      first = last;
+    const bool any_value = std::any_of(tile.rows.begin(), tile.rows.end(),
+                                       [](const cache_row& r) { return r.state != row_state::poison; });
+    // One call for the tile: short ones cost nearly as much.
+    if (any_value)
+      values_.fill_normal(scratch.data(), type, static_cast<std::uint64_t>(tile.first_row * d_),
+                          tile.rows.size() * static_cast<std::size_t>(d_));
+    else
+      poison(scratch, tile);
+    for (std::size_t i = 0; i < tile.rows.size() && any_value; ++i) {
+      std::byte* const row = scratch.data() + i * row_bytes_;
+      const cache_row& r = tile.rows[i];
+      if (r.state == row_state::value)
+        is_k_ ? job_.values.write_k(r.place, row) : job_.values.write_v(r.place, row);
+      else if (r.state == row_state::far)
+        enlarge(row);
+      else
+        poison({row, row_bytes_}, tile);
     }
-    std::byte* const base = into_.region->data() + into_.offset;
-    for (std::int64_t i = 0; i < count; ++i)
-      std::memcpy(base + tile.rows[static_cast<std::size_t>(i)].offset * size_bytes(into_.desc.type),
-                  scratch.data() + static_cast<std::size_t>(i) * row_bytes_, row_bytes_);
+    copy_out(tile, scratch);
   }
 
  private:
-  void generate(const cache_tile& tile, std::int64_t first, std::int64_t last, row_state state,
-                std::byte* scratch) const {
-    std::byte* const dst = scratch + static_cast<std::size_t>(first) * row_bytes_;
-    const auto bytes = static_cast<std::size_t>(last - first) * row_bytes_;
-    if (state == row_state::poison) {
-      poison({dst, bytes}, tile);
+  // A power of two: exact, as neither the values nor the results are near an end of any format.
+  void enlarge(std::byte* row) const {
+    std::vector<double> values(static_cast<std::size_t>(d_));
+    widen(row, into_.desc.type, 0, d_, values.data());
+    for (double& x : values) x *= far_scale(into_.desc.type);
+    narrow(values.data(), d_, row, into_.desc.type, 0);
+  }
+
+  void copy_out(const cache_tile& tile, std::span<const std::byte> values) const {
+    const std::int64_t size = size_bytes(into_.desc.type), count = static_cast<std::int64_t>(tile.rows.size());
+    std::byte* const base = into_.region->data() + into_.offset;
+    const bool packed = tile.rows.back().offset - tile.rows.front().offset == (count - 1) * d_;
+    if (packed) {
+      std::memcpy(base + tile.rows.front().offset * size, values.data(), values.size());
       return;
     }
-    values_.fill_normal(dst, into_.desc.type, static_cast<std::uint64_t>((tile.first_row + first) * d_),
-                        static_cast<std::uint64_t>((last - first) * d_),
-                        state == row_state::far ? far_scale(into_.desc.type) : 1.0);
-    if (state == row_state::far) return;
-    for (std::int64_t i = first; i < last; ++i) {
-      std::byte* const row = scratch + static_cast<std::size_t>(i) * row_bytes_;
-      const key_place& place = tile.rows[static_cast<std::size_t>(i)].place;
-      is_k_ ? job_.values.write_k(place, row) : job_.values.write_v(place, row);
-    }
+    for (std::size_t i = 0; i < tile.rows.size(); ++i)
+      std::memcpy(base + tile.rows[i].offset * size, values.data() + i * row_bytes_, row_bytes_);
   }
 
   // NaN with a payload, or all bits set, by turns: both are NaN in every float format.

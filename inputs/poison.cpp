@@ -68,9 +68,16 @@ stretches split_at_gaps(const tensor_desc& desc, int row_axis) {
 }  // namespace
 
 void fill_poison(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t seed) {
-  const stretch pattern = make_stretch(t, launch, seed);
-  for (std::size_t at = 0; at < bytes.size(); at += stretch_bytes)
-    std::memcpy(bytes.data() + at, pattern.data(), std::min(stretch_bytes, bytes.size() - at));
+  const std::uint64_t bits = poison_bits(t, launch, seed);
+  std::size_t done = std::min(bytes.size(), static_cast<std::size_t>(size_bytes(t)));
+  if (done == 0) return;
+  std::memcpy(bytes.data(), &bits, done);
+  // Copies of what is there already, of no more than stays in the cache.
+  while (done < bytes.size()) {
+    const std::size_t count = std::min({done, bytes.size() - done, stretch_bytes});
+    std::memcpy(bytes.data() + done, bytes.data(), count);
+    done += count;
+  }
 }
 
 void poison_outputs(input_set& set, int launch, std::uint64_t seed) {

@@ -4,9 +4,8 @@
 //
 // A needle's key is a direction of random signs times a magnitude; the queries of the row that looks for it are that
 // direction plus small noise. Rows that choose the same key share its direction, and a block has at most two needles,
-// so that one row is not surrounded by the needles of others. A row's needle lies in slot (sequence + row in the
-// sequence + head) mod count, so that batches go through the slots; its offset in the block is random, or 0 where the
-// row doesn't see it.
+// so that one row is not surrounded by the needles of others. A row's needle lies in slot (row + topk / Hkv * head) mod
+// count, so that batches go through the slots; its offset in the block is random, or 0 where the row doesn't see it.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -68,7 +67,7 @@ class needle_values : public attend_family {
     const auto blocks = chosen_.blocks(row, head);
     const batch_row& at = rows_.rows()[static_cast<std::size_t>(row)];
     if (blocks.empty()) return {at.sequence, -1, head};
-    const auto start = static_cast<std::size_t>(at.sequence + row - rows_.first_row(at.sequence) + head);
+    const auto start = static_cast<std::size_t>(row + std::max(1, problem_.topk / problem_.hkv) * head);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const std::int64_t block = blocks[(start + i) % blocks.size()];
       const std::int64_t drawn = (first_block_[static_cast<std::size_t>(at.sequence)] + block) * problem_.hkv + head;

@@ -18,7 +18,7 @@ class CanonicalIds : public testing::TestWithParam<const char*> {};
 
 TEST_P(CanonicalIds, AreWhatSelectWouldGive) {
   const made_case m(GetParam());
-  const auto rows = m.rows();
+  const auto& rows = m.rows();
   for (std::size_t row = 0; row < rows.size(); ++row)
     for (std::int64_t head = 0; head < m.p.hkv; ++head) {
       const auto ids = ids_of(m, static_cast<std::int64_t>(row), head);
@@ -97,7 +97,7 @@ TEST(Ids, ShortRowsHaveAnyCount) {
 
 TEST(Ids, LenientRowsHoldEveryKindOfNoise) {
   const made_case m("attend/h8x2.d64.b32.k16.l1.i0/q64.n2K/bf16.contig/random/lenient/s0");
-  const auto rows = m.rows();
+  const auto& rows = m.rows();
   int gaps = 0, repeated = 0, past = 0, nonsense = 0, unordered = 0;
   for (std::int64_t row = 0; row < 64; ++row)
     for (std::int64_t head = 0; head < 2; ++head) {

@@ -5,7 +5,7 @@
 
 namespace msabench {
 
-std::vector<made_case::place> made_case::rows() const {
+std::vector<made_case::place> made_case::find_rows() const {
   std::vector<place> all;
   const tensor_view& cu = view(slot::cu_seqlens_q);
   for (std::int64_t b = 0; b < batch(); ++b) {
@@ -29,7 +29,7 @@ std::vector<std::vector<std::vector<bool>>> made_case::keys_read() const {
   std::vector<std::vector<std::vector<bool>>> read;
   for (std::int64_t b = 0; b < batch(); ++b)
     read.emplace_back(static_cast<std::size_t>(p.hkv), std::vector<bool>(static_cast<std::size_t>(kv_len(b))));
-  const auto all = rows();
+  const auto& all = rows();
   for (std::size_t row = 0; row < all.size(); ++row)
     for (std::int64_t head = 0; head < p.hkv; ++head)
       for (const std::int64_t block : chosen(static_cast<std::int64_t>(row), head))

@@ -17,7 +17,7 @@ namespace msabench {
 struct made_case {
   explicit made_case(std::string_view name) : made_case(name, make_problem(parse_case(name))) {}
   made_case(std::string_view name, const problem& agreed)
-      : c(parse_case(name)), p(agreed), set(make_inputs(c, p)), in(set.views()) {}
+      : c(parse_case(name)), p(agreed), set(make_inputs(c, p)), in(set.views()), rows_(find_rows()) {}
 
   case_spec c;
   problem p;
@@ -53,12 +53,16 @@ struct made_case {
   struct place {
     std::int64_t sequence, position, kv_len;
   };
-  std::vector<place> rows() const;
+  const std::vector<place>& rows() const { return rows_; }
   std::int64_t kv_len(std::int64_t b) const { return view(slot::kv_lens).int_at(b); }
   std::int64_t batch() const { return view(slot::kv_lens).desc.shape[0]; }
 
   // keys[b][head][key]: some row of the call selects and sees it.
   std::vector<std::vector<std::vector<bool>>> keys_read() const;
+
+ private:
+  std::vector<place> find_rows() const;
+  std::vector<place> rows_;
 };
 
 }  // namespace msabench
