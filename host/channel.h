@@ -28,12 +28,12 @@ class channel {
 
   explicit channel(unique_fd socket) : socket_(std::move(socket)) {}
 
-  // False: the peer is gone, or did not read for the time that set_send_timeout allows. suite_error: the message is longer
-  // than max_bytes or carries more than max_fds descriptors.
+  // False: the peer is gone, or did not read for the time that set_send_timeout allows. suite_error: the message is
+  // longer than max_bytes or carries more than max_fds descriptors.
   bool send(const nlohmann::json& body, std::span<const int> fds = {});
 
-  // `wait` blocks until a whole message, the end or garbage is there; without it, takes only what has arrived. `closed` is
-  // told only after the last whole message; an end in the middle of one is `closed` too.
+  // `wait` blocks until a whole message, the end or garbage is there; without it, takes only what has arrived. `closed`
+  // is told only after the last whole message; an end in the middle of one is `closed` too.
   status receive(message& out, bool wait);
 
   void set_send_timeout(int seconds);

@@ -32,8 +32,8 @@ struct builtin_implementation {
 };
 std::vector<builtin_implementation> builtin_implementations();
 
-// Throws usage_error (field "--impl") for an unknown name, a missing file, or a file that is no shared object (told by its
-// ELF header, without loading it).
+// Throws usage_error (field "--impl") for an unknown name, a missing file, or a file that is no shared object (told by
+// its ELF header, without loading it).
 implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked);
 
 struct executor_options {
@@ -46,35 +46,38 @@ class executor {
   virtual ~executor() = default;
 
   // Loads the plugin if that has not happened. Throws usage_error (field "--impl") if it is no msabench plugin: symbol
-  // missing, other major version, NULL from get. A crash or hang in get is an observation of the first query, not a throw.
+  // missing, other major version, NULL from get. A crash or hang in get is an observation of the first query, not a
+  // throw.
   virtual implementation_record info() = 0;
 
-  // Asks whether and how the implementation handles `p`. result: completed (answered is set), unsupported, error_status,
-  // crashed, timed_out, nonsense.
+  // Asks whether and how the implementation handles `p`. result: completed (answered is set), unsupported,
+  // error_status, crashed, timed_out, nonsense.
   virtual observation query(const problem& p) = 0;
 
-  // Plans and runs. `set.agreed` is the problem; outputs of the set are poisoned before each launch and copied after it.
-  // Never throws for anything that the implementation does; suite_error for faults of the suite itself.
+  // Plans and runs. `set.agreed` is the problem; outputs of the set are poisoned before each launch and copied after
+  // it. Never throws for anything that the implementation does; suite_error for faults of the suite itself.
   virtual observation execute(input_set& set, const run_spec& how) = 0;
 };
 
-// An own process for the implementation, started at the first use and again after each abnormal end. Use it from one thread,
-// which must live as long as it does. Ctrl-C (host/interrupt.h) ends any wait: timed_out, message "interrupted".
+// An own process for the implementation, started at the first use and again after each abnormal end. Use it from one
+// thread, which must live as long as it does. Ctrl-C (host/interrupt.h) ends any wait: timed_out, message
+// "interrupted".
 std::unique_ptr<executor> make_worker_executor(const implementation_ref& impl, const executor_options& options);
-// The same calls in this process, for debuggers and CPU plugins: a crash is this process's, and nothing limits time or memory.
+// The same calls in this process, for debuggers and CPU plugins: a crash is this process's, and nothing limits time or
+// memory.
 std::unique_ptr<executor> make_in_process_executor(const implementation_ref& impl, const executor_options& options);
 
-// What host and implementation agree on for a problem. The host asks with the canonical profile (and the id form that the
-// problem needs), page layout 1, then 2; the answer's profile becomes problem.asked of plan.
+// What host and implementation agree on for a problem. The host asks with the canonical profile (and the id form that
+// the problem needs), page layout 1, then 2; the answer's profile becomes problem.asked of plan.
 struct agreement {
   observation answer;  // of the last query; result completed: `agreed` is valid
   problem agreed;
-  std::string refused; // why it is unsupported although the query was OK (a profile that the host does not convert)
+  std::string refused;  // why it is unsupported although the query was OK (a profile that the host does not convert)
 };
 agreement negotiate(executor& on, const problem& wanted);
 
-// Brings the outputs of a launch into the canonical form: lse in base 2 becomes natural, -infinity and what was not written
-// stay. What negotiate refuses never gets here.
+// Brings the outputs of a launch into the canonical form: lse in base 2 becomes natural, -infinity and what was not
+// written stay. What negotiate refuses never gets here.
 void adapt_outputs(const profile& delivered, launch& l);
 
 // Machine, kernel, compiler, CPU, load: for reports. `msabench env` prints it.

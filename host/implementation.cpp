@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/implementation.h"
 
-#include <elf.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sched.h>
 
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -43,19 +42,25 @@ fs::path builtin_path(std::string_view name) {
   return !fs::exists(usual, error) && fs::exists(other, error) ? other : usual;
 }
 
-using elf_header = std::array<char, 20>;
+using elf_header = ElfW(Ehdr);
 
 // Zero bytes where the file is shorter.
-elf_header read_header(const fs::path& path) {
+elf_header read_header(std::istream& file) {
   elf_header header{};
-  std::ifstream(path, std::ios::binary).read(header.data(), header.size());
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
   return header;
 }
 
-std::uint16_t half_at(const elf_header& header, std::size_t at) {
-  std::uint16_t half = 0;
-  std::memcpy(&half, header.data() + at, sizeof half);
-  return half;
+// The loader maps segments without looking at the file's length; touching what is not there would be a bus error.
+bool is_complete(std::istream& file, const elf_header& header, std::uint64_t file_bytes) {
+  for (int i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment{};
+    file.clear();
+    file.seekg(static_cast<std::streamoff>(header.e_phoff) + i * static_cast<std::streamoff>(sizeof segment));
+    if (!file.read(reinterpret_cast<char*>(&segment), sizeof segment)) return false;
+    if (segment.p_offset > file_bytes || segment.p_filesz > file_bytes - segment.p_offset) return false;
+  }
+  return header.e_phnum > 0;
 }
 
 // Told without loading: a file that the loader takes runs its constructors.
@@ -65,16 +70,18 @@ void require_shared_object(const std::string& label, const fs::path& path) {
   if (!fs::exists(status)) bad_input("--impl", label, "there is no such file", "give the path of a shared object");
   if (!fs::is_regular_file(status))
     bad_input("--impl", label, "is no regular file", "give the path of a shared object");
-  if (!std::ifstream(path, std::ios::binary))
-    bad_input("--impl", label, "can't be read", "check its permissions");
-  const elf_header header = read_header(path);
-  constexpr std::size_t type_at = 16, machine_at = 18;
-  if (std::memcmp(header.data(), ELFMAG, SELFMAG) != 0 || half_at(header, type_at) != ET_DYN)
+  std::ifstream file(path, std::ios::binary);
+  if (!file) bad_input("--impl", label, "can't be read", "check its permissions");
+  const elf_header header = read_header(file);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_DYN)
     bad_input("--impl", label, "is no shared object", "link it with -shared");
-  const elf_header own = read_header("/proc/self/exe");
-  if (header[EI_CLASS] != own[EI_CLASS] || header[EI_DATA] != own[EI_DATA] ||
-      half_at(header, machine_at) != half_at(own, machine_at))
+  std::ifstream own_file("/proc/self/exe", std::ios::binary);
+  const elf_header own = read_header(own_file);
+  if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
+      header.e_machine != own.e_machine)
     bad_input("--impl", label, "is a shared object of another machine type", "compile it for this machine");
+  if (!is_complete(file, header, fs::file_size(path, error)))
+    bad_input("--impl", label, "is cut short", "link or copy it again");
 }
 
 std::string known_names() {
@@ -98,7 +105,8 @@ std::vector<builtin_implementation> builtin_implementations() {
   std::vector<builtin_implementation> list;
   for (const builtin& b : builtins) {
     std::error_code error;
-    list.push_back({std::string(b.name), std::string(b.what), b.where, fs::is_regular_file(builtin_path(b.name), error)});
+    list.push_back(
+        {std::string(b.name), std::string(b.what), b.where, fs::is_regular_file(builtin_path(b.name), error)});
   }
   return list;
 }

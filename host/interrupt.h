@@ -5,8 +5,8 @@
 
 namespace msabench {
 
-// SIGINT and SIGTERM set a flag instead of ending the process; the second one ends it as usual (the kernel then ends the
-// worker too).
+// SIGINT and SIGTERM set a flag instead of ending the process; the second one ends it as usual (the kernel then ends
+// the worker too).
 void install_interrupt_handler();
 bool interrupted() noexcept;
 // Forgets an interrupt; install_interrupt_handler() arms anew.

@@ -28,7 +28,8 @@ int row_axis(const input_set& set, slot where) {
   return -1;
 }
 
-// Calls with (first element's offset, elements) for contiguous runs that together are the tensor's valid rows, in order.
+// Calls with (first element's offset, elements) for contiguous runs that together are the tensor's valid rows, in
+// order.
 template <class Visit>
 void for_each_run(const tensor_desc& desc, int axis_of_rows, std::int64_t valid_rows, Visit&& visit) {
   std::vector<std::int64_t> shape = desc.shape;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of launches: poison before, checks and copies after. Outputs lie in memory of this process, so it does not
-// matter who ran the launch, nor whether that process is still alive.
+// The host's side of launches: poison before, checks and copies after. Outputs lie in memory of this process, so it
+// does not matter who ran the launch, nor whether that process is still alive.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,15 @@ namespace msabench {
 
 class launch_recorder {
  public:
-  // Poisons the outputs for launch 0. `set` must outlive this; with how.second_plan the second plan gets outputs of its own.
+  // Poisons the outputs for launch 0. `set` must outlive this; with how.second_plan the second plan gets outputs of its
+  // own.
   launch_recorder(input_set& set, const run_spec& how);
 
   // With other outputs, the same inputs; null without a second plan.
   const input_set* second() const { return second_ ? &*second_ : nullptr; }
 
-  // Of launches that returned: what was damaged, and the outputs; then poisons for the next. False: `reports` are not of the
-  // launches that were due.
+  // Of launches that returned: what was damaged, and the outputs; then poisons for the next. False: `reports` are not
+  // of the launches that were due.
   bool record(std::span<const launch_report> reports, observation& into);
 
   // Of a launch that did not return: what was damaged.

@@ -34,7 +34,8 @@ void require_canonical(std::string& refused, std::string_view field, Enum value,
                         names.at(static_cast<std::size_t>(value)));
 }
 
-// Why the host can't work with this answer; empty if it can. A field counts where the operator has the tensor that it is about.
+// Why the host can't work with this answer; empty if it can. A field counts where the operator has the tensor that it
+// is about.
 std::string refusal(const problem& asked, const profile& answer) {
   std::string refused;
   if (has_slot(asked, slot::ids, direction::in)) {
@@ -43,8 +44,7 @@ std::string refusal(const problem& asked, const profile& answer) {
                          form_names.at(static_cast<std::size_t>(answer.in_id_form)),
                          form_names.at(static_cast<std::size_t>(asked.asked.in_id_form)));
     // Any order is what the host's ascending one is, too.
-    if (answer.in_id_order != id_order::any)
-      require_canonical(refused, "in_id_order", answer.in_id_order, order_names);
+    if (answer.in_id_order != id_order::any) require_canonical(refused, "in_id_order", answer.in_id_order, order_names);
     require_canonical(refused, "in_id_layout", answer.in_id_layout, layout_names);
   }
   if (has_slot(asked, slot::ids, direction::out)) {

@@ -2,9 +2,9 @@
 // One plugin loaded into this process, and the calls into it. The worker and the in_process executor both go through
 // here; the implementation is in host/worker/, the only folder that sees the plugin header.
 //
-// After every call the session looks for what may not leave one (rule R6: exception, floating-point mode, signal handler),
-// for bytes written past an out struct and for answers that no plugin may give, and puts the process back as it was. It
-// can't survive a signal, an exit or a hang: those are the worker's, seen by its parent.
+// After every call the session looks for what may not leave one (rule R6: exception, floating-point mode, signal
+// handler), for bytes written past an out struct and for answers that no plugin may give, and puts the process back as
+// it was. It can't survive a signal, an exit or a hang: those are the worker's, seen by its parent.
 #pragma once
 
 #include <memory>
@@ -71,8 +71,8 @@ class memory_limiter {
 
 class plugin_session {
  public:
-  // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from get,
-  // a function table with holes. An exception out of get ends in a session that answers every query with it.
+  // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from
+  // get, a function table with holes. An exception out of get ends in a session that answers every query with it.
   static std::unique_ptr<plugin_session> load(const std::string& path, device where, int threads,
                                               session_events& events, memory_limiter* limits);
   virtual ~plugin_session() = default;

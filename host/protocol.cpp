@@ -216,14 +216,10 @@ plugin_identity decode_identity(const json& in) {
 }
 
 json encode(std::string_view type, const observation& seen) {
-  json out = {{"type", std::string(type)},
-              {"result", word_or_number(seen.result, outcomes)},
-              {"entry", seen.entry},
-              {"status", seen.status},
-              {"message", seen.message},
-              {"violations", encode_violations(seen.violations)},
-              {"remarks", seen.remarks},
-              {"workspace_bytes", seen.workspace_bytes}};
+  json out = {{"type", std::string(type)}, {"result", word_or_number(seen.result, outcomes)},
+              {"entry", seen.entry},       {"status", seen.status},
+              {"message", seen.message},   {"violations", encode_violations(seen.violations)},
+              {"remarks", seen.remarks},   {"workspace_bytes", seen.workspace_bytes}};
   if (seen.answered) out["capability"] = {{"numerics", seen.answered->declared}, {"profile", seen.answered->delivers}};
   if (!seen.timing.empty()) out["timing"] = seen.timing;
   return out;
@@ -252,10 +248,8 @@ observation decode_observation(const json& in) {
 json encode(std::span<const launch_report> reports) {
   json list = json::array();
   for (const launch_report& r : reports)
-    list.push_back({{"launch", r.index},
-                    {"plan", r.plan},
-                    {"status", r.status},
-                    {"violations", encode_violations(r.violations)}});
+    list.push_back(
+        {{"launch", r.index}, {"plan", r.plan}, {"status", r.status}, {"violations", encode_violations(r.violations)}});
   return {{"type", "launched"}, {"launches", std::move(list)}};
 }
 

@@ -68,8 +68,8 @@ class worker_executor final : public executor {
   }
 
  private:
-  // Makes sure that a worker has the plugin loaded. False: it can't be loaded, and `seen` says what happened. That is not
-  // tried again: every further case would cost a crash or the time of a hang.
+  // Makes sure that a worker has the plugin loaded. False: it can't be loaded, and `seen` says what happened. That is
+  // not tried again: every further case would cost a crash or the time of a hang.
   bool ensure_loaded(observation& seen) {
     if (worker_) return true;
     if (dead_load_) {

@@ -72,7 +72,8 @@ struct spawn_settings {
   }
 };
 
-// A descriptor that no dup2 of spawn_settings can overwrite before it is used, nor leave close-on-exec by being its own target.
+// A descriptor that no dup2 of spawn_settings can overwrite before it is used, nor leave close-on-exec by being its own
+// target.
 unique_fd above_standard(int fd) {
   unique_fd original(fd);
   unique_fd moved(::fcntl(fd, F_DUPFD_CLOEXEC, 10));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker as its parent sees it: started, listened to, ended, described. It runs in a process group of its own, reads
-// nothing, and writes into a pipe that is emptied whenever the parent waits.
+// The worker as its parent sees it: started, listened to, ended, described. It runs in a process group of its own,
+// reads nothing, and writes into a pipe that is emptied whenever the parent waits.
 //
 // The kernel ends the worker when the THREAD that started it ends; start and use it from one that lives on.
 #pragma once

@@ -88,8 +88,7 @@ struct reader {
     to = {from.code, from.bits, from.lanes};
     const bool none = from.code == 0 && from.bits == 0;
     if (!none && !known(to))
-      complain(
-          fmt::format("numerics.{} = {{{}, {}, {}}} is no known format", field, from.code, from.bits, from.lanes));
+      complain(fmt::format("numerics.{} = {{{}, {}, {}}} is no known format", field, from.code, from.bits, from.lanes));
   }
 
   void error_term(std::string_view field, float from, float& to) {

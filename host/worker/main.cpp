@@ -153,8 +153,8 @@ int run(int argc, char** argv) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
 #ifdef M_ARENA_MAX
-  // One heap for all threads: each further one reserves 64 MiB of address space, hundreds of gigabytes on a large machine,
-  // and would hide what a launch allocates.
+  // One heap for all threads: each further one reserves 64 MiB of address space, hundreds of gigabytes on a large
+  // machine, and would hide what a launch allocates.
   ::mallopt(M_ARENA_MAX, 1);
 #endif
   // Whole lines leave before a crash can swallow them.

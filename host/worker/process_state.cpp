@@ -56,8 +56,8 @@ std::string floating_point_mode::restore() const {
   fenv_t environment;
   std::fegetenv(&environment);
 #if defined(__x86_64__)
-  environment.__control_word = static_cast<unsigned short>(
-      (environment.__control_word & ~0x0f3fu) | static_cast<unsigned>(before_.control & 0x0f3fu));
+  environment.__control_word = static_cast<unsigned short>((environment.__control_word & ~0x0f3fu) |
+                                                           static_cast<unsigned>(before_.control & 0x0f3fu));
   environment.__mxcsr = static_cast<unsigned>(before_.control >> 16) | (environment.__mxcsr & 0x3fu);
 #elif defined(__aarch64__)
   environment.__fpcr = static_cast<decltype(environment.__fpcr)>(before_.control);

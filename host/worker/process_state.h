@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call may not change and leave (rule R6): the thread's floating-point mode and signal mask, the process's signal
-// handlers. Taken before a call, compared and put back after it.
+// What a call may not change and leave (rule R6): the thread's floating-point mode and signal mask, the process's
+// signal handlers. Taken before a call, compared and put back after it.
 #pragma once
 
 #include <csignal>

@@ -79,21 +79,24 @@ std::string bounded(const char* text, std::size_t max_chars = max_message_chars)
 
 void check_table(const msabench_plugin* table, const std::string& path, device where) {
   if (!table)
-    refuse(path, fmt::format("msabench_plugin_get returned NULL: it does not run on {}",
-                             where.type == device_type::cpu ? "a CPU" : fmt::format("CUDA device {}", where.id)),
+    refuse(path,
+           fmt::format("msabench_plugin_get returned NULL: it does not run on {}",
+                       where.type == device_type::cpu ? "a CPU" : fmt::format("CUDA device {}", where.id)),
            "choose another --device or another plugin");
   if (table->abi_major != MSABENCH_ABI_MAJOR)
-    refuse(path, fmt::format("speaks plugin interface {}.{}, this host {}.{}", table->abi_major, table->abi_minor,
-                             MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR),
+    refuse(path,
+           fmt::format("speaks plugin interface {}.{}, this host {}.{}", table->abi_major, table->abi_minor,
+                       MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR),
            "rebuild it against msabench/plugin.h of this version");
   if (table->struct_size < sizeof(msabench_plugin))
-    refuse(path, fmt::format("its function table has struct_size {}, version {}.{} needs {}", table->struct_size,
-                             table->abi_major, table->abi_minor, sizeof(msabench_plugin)),
+    refuse(path,
+           fmt::format("its function table has struct_size {}, version {}.{} needs {}", table->struct_size,
+                       table->abi_major, table->abi_minor, sizeof(msabench_plugin)),
            "set struct_size = sizeof(msabench_plugin)");
   const std::pair<std::string_view, bool> fields[] = {
-      {"name", table->name},           {"version", table->version}, {"description", table->description},
-      {"query", table->query},         {"plan", table->plan},       {"workspace", table->workspace},
-      {"run", table->run},             {"destroy", table->destroy}, {"last_error", table->last_error}};
+      {"name", table->name},   {"version", table->version}, {"description", table->description},
+      {"query", table->query}, {"plan", table->plan},       {"workspace", table->workspace},
+      {"run", table->run},     {"destroy", table->destroy}, {"last_error", table->last_error}};
   for (const auto& [field, there] : fields)
     if (!there) refuse(path, fmt::format("{} is NULL in its function table", field), "fill in every field");
   if (!*table->name) refuse(path, "its name is empty", "give the plugin a name");
@@ -133,8 +136,12 @@ class run_arguments {
  private:
   void add(const bound_tensor& t, device where) {
     auto& to = tensors_.at(static_cast<std::size_t>(t.where));
-    to = {t.data,       t.desc.shape.data(), t.desc.strides.data(), static_cast<std::int32_t>(t.desc.shape.size()),
-          to_c(t.desc.type), to_c(where)};
+    to = {t.data,
+          t.desc.shape.data(),
+          t.desc.strides.data(),
+          static_cast<std::int32_t>(t.desc.shape.size()),
+          to_c(t.desc.type),
+          to_c(where)};
     slots_.at(static_cast<std::size_t>(t.where)) = &to;
   }
 
@@ -286,8 +293,9 @@ bool session::make_plan(const problem& p, planned& to, observation& seen, sessio
   if (!finish(seen, "plan", end)) {
     // Rule R9: query has accepted this very problem.
     if (seen.result == outcome::unsupported || end.status == MSABENCH_INVALID_PROBLEM)
-      nonsense(seen, "plan", fmt::format("plan refused what query accepted: {}",
-                                         seen.message.empty() ? "(no message)" : seen.message));
+      nonsense(
+          seen, "plan",
+          fmt::format("plan refused what query accepted: {}", seen.message.empty() ? "(no message)" : seen.message));
     return false;
   }
   if (!out.value) nonsense(seen, "plan", "plan returned OK and a NULL plan");
@@ -316,8 +324,8 @@ bool session::make_workspace(planned& to, observation& seen, session_events& eve
     nonsense(seen, "workspace", fmt::format("{} bytes are more than any address space holds", bytes.value));
     return false;
   }
-  const auto physical = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto physical =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (limits_) limits_->allow_more(workspace::mapped_bytes(bytes.value, alignment.value));
   if (bytes.value > physical || !to.memory.allocate(bytes.value, alignment.value)) {
     seen.result = outcome::error_status;
@@ -373,8 +381,8 @@ void session::launch_pair(const bound_case& c, const run_spec& how, planned& fir
       arrived.fetch_add(1);
       while (arrived.load() < 2 * (round + 1) && !failed.load()) std::this_thread::yield();
       if (failed.load()) return;
-      ends[which] = catching(
-          [&] { return table_->run(plans[which]->plan, args.get(), plans[which]->memory.data(), nullptr); });
+      ends[which] =
+          catching([&] { return table_->run(plans[which]->plan, args.get(), plans[which]->memory.data(), nullptr); });
       reports[which].status = ends[which].status;
       if (const std::string what = mode.restore(); !what.empty() && reports[which].violations.empty())
         reports[which].violations.push_back({violation::kind::floating_point_mode, std::nullopt, "run", what});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scratch memory of one plan on the CPU: dirty before every launch, with bands on both sides that show what was written
-// outside and pages without access beyond them.
+// The scratch memory of one plan on the CPU: dirty before every launch, with bands on both sides that show what was
+// written outside and pages without access beyond them.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class workspace {
   workspace& operator=(workspace&& other) noexcept;
   ~workspace();
 
-  // alignment is a power of two; the address is a multiple of it and of nothing larger, so that a plugin that needs more
-  // than it says is seen. False: the system has not so much memory.
+  // alignment is a power of two; the address is a multiple of it and of nothing larger, so that a plugin that needs
+  // more than it says is seen. False: the system has not so much memory.
   bool allocate(std::uint64_t bytes, std::uint32_t alignment);
 
   void* data() const { return data_; }  // null for 0 bytes
