@@ -95,16 +95,16 @@ void load_queries(const context& c, const group_place& at, std::int64_t first_he
           part(s.queries, h, c.width).data());
 }
 
-// The i-th of `keys` out of a cache. Rows of neighbouring keys can lie pages apart, where only a prefetch of ours hides the
-// memory's latency.
-void widen_key(const tensor_view& cache, const cache_map& map, const group_place& at, std::span<const std::int64_t> keys,
-               std::int64_t i, std::int64_t channels, double* to) {
+// The i-th of `keys` out of a cache. Rows of neighbouring keys can lie pages apart, where only a prefetch of ours hides
+// the memory's latency.
+void widen_key(const tensor_view& cache, const cache_map& map, const group_place& at,
+               std::span<const std::int64_t> keys, std::int64_t i, std::int64_t channels, double* to) {
   constexpr std::size_t ahead = 8, cache_line_bytes = 64;
   const auto index = static_cast<std::size_t>(i);
   if (index + ahead < keys.size()) {
     const std::int64_t size = size_bytes(cache.desc.type);
-    const auto* next = static_cast<const char*>(cache.data) +
-                       map.offset(at.place.sequence, keys[index + ahead], at.group) * size;
+    const auto* next =
+        static_cast<const char*>(cache.data) + map.offset(at.place.sequence, keys[index + ahead], at.group) * size;
     for (std::size_t byte = 0; byte < static_cast<std::size_t>(channels * size); byte += cache_line_bytes)
       __builtin_prefetch(next + byte);
   }
@@ -168,7 +168,8 @@ void weigh_keys(const score_error& err, std::int64_t head, std::int64_t n, scrat
   r.n_eff = 1 / pairwise_sum(std::span(s.terms).first(score.size()));
 }
 
-// Values of up to 128 keys from `first` on, channels in groups of `lanes` that stay in cache over all heads of the group.
+// Values of up to 128 keys from `first` on, channels in groups of `lanes` that stay in cache over all heads of the
+// group.
 std::int64_t load_values(const context& c, const group_place& at, std::int64_t first, scratch& s) {
   const std::int64_t count = std::min(tile_keys, static_cast<std::int64_t>(s.keys.size()) - first);
   for (std::int64_t j = 0; j < count; ++j) {
@@ -179,8 +180,8 @@ std::int64_t load_values(const context& c, const group_place& at, std::int64_t f
   return count;
 }
 
-// Calls add(values of a lane group, keys, head, first key, channel) over all tiles; it fills that part of s.sums, of which
-// there are `gauges` per head and channel, and the tiles' sums are added up pairwise.
+// Calls add(values of a lane group, keys, head, first key, channel) over all tiles; it fills that part of s.sums, of
+// which there are `gauges` per head and channel, and the tiles' sums are added up pairwise.
 template <class Add>
 std::span<const double> sum_tiles(const context& c, const group_place& at, std::int64_t heads, std::int64_t gauges,
                                   scratch& s, const Add& add) {
@@ -286,8 +287,8 @@ std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int
   const std::int64_t keys = std::min(in.ids.desc.shape[2] * in.p.block, in.p.max_kv_len);
   parallel_for<scratch>(units, units * group_size * keys * in.p.d, [&](std::int64_t unit, scratch& s) {
     const std::int64_t row = rows[static_cast<std::size_t>(unit / hkv)];
-    const auto out = std::span(results).subspan(static_cast<std::size_t>(unit * group_size),
-                                                static_cast<std::size_t>(group_size));
+    const auto out =
+        std::span(results).subspan(static_cast<std::size_t>(unit * group_size), static_cast<std::size_t>(group_size));
     attend_group(c, {row, unit % hkv, places[row]}, err, out, s);
   });
   return results;

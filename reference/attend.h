@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse attention over given blocks in float64 (docs/contract.md section 5), and the gauges that limits are made of
-// (docs/verdicts.md, error model). Reads stored types through typed loads, a tile of at most 128 keys at a time; bit-identical
-// for any number of threads.
+// (docs/verdicts.md, error model). Reads stored types through typed loads, a tile of at most 128 keys at a time;
+// bit-identical for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@
 
 namespace msabench::reference {
 
-// Everything but ids in the layout that the operator table gives it; strides are free but for the innermost. block_table where
-// p.paged(), else cu_seqlens_kv. Of keys and values only those are read that a wanted row selects and sees. e4m3 is read without
-// scales. p.softmax_scale 0 stands for 1/sqrt(d).
+// Everything but ids in the layout that the operator table gives it; strides are free but for the innermost.
+// block_table where p.paged(), else cu_seqlens_kv. Of keys and values only those are read that a wanted row selects and
+// sees. e4m3 is read without scales. p.softmax_scale 0 stands for 1/sqrt(d).
 struct attend_inputs {
   problem p;
   tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
 };
 
 // How a scaled score may be off, as an abstract model; who makes which error is not the reference's affair.
-//   theta_j = per_magnitude * G_j + per_score * |s_j| + constant + per_size * (|s_j - m| + |m|),  eta_j = exp(theta_j) - 1
+//   theta_j = per_magnitude * G_j + per_score * |s_j| + constant + per_size * (|s_j - m| + |m|),  eta_j = exp(theta_j)
+//   - 1
 //             (capped at 1e100, so that an endless chain of additions makes a huge bound and no NaN)
 //   e_j^2   = var_score * s_j^2 + var_products * scale^2 sum_c (q_c k_jc)^2 + var_constant + var_size * s_j^2
 struct score_error {
@@ -31,7 +32,8 @@ struct score_error {
   double var_score = 0, var_products = 0, var_constant = 0, var_size = 0;
 };
 
-// Result and gauges of one (row, query head); s_j are scaled scores, p_j softmax weights. Vectors have d elements. n = 0: an empty row, out 0, lse -inf, gauges 0.
+// Result and gauges of one (row, query head); s_j are scaled scores, p_j softmax weights. Vectors have d elements. n =
+// 0: an empty row, out 0, lse -inf, gauges 0.
 struct attend_row {
   std::int64_t row = 0, head = 0;
   std::int64_t n = 0;       // selected visible keys
@@ -47,8 +49,9 @@ struct attend_row {
   std::vector<double> x;    // sum_j max(|v_jc|, |v_jc - o_c|)
 };
 
-// All query heads of each row in `rows`, in the order rows x heads. Ids in form exact, short or lenient: the set of distinct b in
-// 0..own counts, in any order. Finite q, k, v only. suite_error for shapes that contradict the problem and rows not below T.
+// All query heads of each row in `rows`, in the order rows x heads. Ids in form exact, short or lenient: the set of
+// distinct b in 0..own counts, in any order. Finite q, k, v only. suite_error for shapes that contradict the problem
+// and rows not below T.
 std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int64_t> rows, const score_error& err);
 
 // One selected visible key of a (row, head), for perturbations and for naming keys.
@@ -59,9 +62,10 @@ struct attended_key {
 // Keys in ascending order; scores and weights bitwise those of attend().
 std::vector<attended_key> attended_keys(const attend_inputs& in, std::int64_t row, std::int64_t head);
 
-// Scaled score and value row (d elements) of any key of the row's sequence, selected or not, as the row and head would see it;
-// `value_head` is a KV head.
+// Scaled score and value row (d elements) of any key of the row's sequence, selected or not, as the row and head would
+// see it; `value_head` is a KV head.
 double score_of(const attend_inputs& in, std::int64_t row, std::int64_t head, std::int64_t key);
-void value_of(const attend_inputs& in, std::int64_t row, std::int64_t value_head, std::int64_t key, std::span<double> out);
+void value_of(const attend_inputs& in, std::int64_t row, std::int64_t value_head, std::int64_t key,
+              std::span<double> out);
 
 }  // namespace msabench::reference

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairwise sums of tile sums: the rounding error grows with the logarithm of the number of tiles, and the order is fixed by the
-// number of tiles alone.
+// Pairwise sums of tile sums: the rounding error grows with the logarithm of the number of tiles, and the order is
+// fixed by the number of tiles alone.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Independent units of work over the machine's threads. Each unit writes results of its own and sums in an order of its own,
-// so the number of threads can't change a bit.
+// Independent units of work over the machine's threads. Each unit writes results of its own and sums in an order of its
+// own, so the number of threads can't change a bit.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@ namespace msabench::reference {
 // Below this many multiplications starting threads costs more than it brings, most of all on a busy machine.
 inline constexpr std::int64_t worth_threads = 1 << 20;
 
-// body(i, scratch) for i in 0 .. count - 1, each thread with a default-constructed Scratch that it reuses; `work` is the
-// rough number of multiplications of the whole. The first exception ends up at the caller once all threads are done.
+// body(i, scratch) for i in 0 .. count - 1, each thread with a default-constructed Scratch that it reuses; `work` is
+// the rough number of multiplications of the whole. The first exception ends up at the caller once all threads are
+// done.
 template <class Scratch, class Body>
 void parallel_for(std::int64_t count, std::int64_t work, const Body& body) {
   std::exception_ptr failure;

@@ -41,11 +41,12 @@ class row_map {
   std::vector<row_place> rows_;
 };
 
-// Element offset of the row of `dim` values of (sequence, key j, kv head r) in a contiguous or paged cache. An index cache has
-// no head axis: its head is ignored. Holds references: problem and views must outlive it.
+// Element offset of the row of `dim` values of (sequence, key j, kv head r) in a contiguous or paged cache. An index
+// cache has no head axis: its head is ignored. Holds references: problem and views must outlive it.
 class cache_map {
  public:
-  cache_map(const problem& p, const tensor_view& cache, const tensor_view& block_table, const tensor_view& cu_seqlens_kv);
+  cache_map(const problem& p, const tensor_view& cache, const tensor_view& block_table,
+            const tensor_view& cu_seqlens_kv);
   std::int64_t offset(std::int64_t sequence, std::int64_t key, std::int64_t head) const;
 
  private:

@@ -21,8 +21,8 @@ struct select_inputs {
 // Is block b forced for a row with own block `own`: b < I or b > own - L.
 bool forced(std::int64_t b, std::int64_t own, std::int64_t local_blocks, std::int64_t init_blocks);
 
-// The k chosen blocks of one row: scores[0 .. visible), ascending ids, then -1 up to topk. NaN ranks as -inf, -0 = +0, ties
-// go to the lower id.
+// The k chosen blocks of one row: scores[0 .. visible), ascending ids, then -1 up to topk. NaN ranks as -inf, -0 = +0,
+// ties go to the lower id.
 std::vector<std::int32_t> select_row(std::span<const double> scores, std::int64_t visible, std::int64_t topk,
                                      std::int64_t local_blocks, std::int64_t init_blocks);
 

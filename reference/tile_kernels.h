@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the reference over one tile of at most 128 widened keys. Each sum runs in eight fixed lanes, so that every
-// machine and every vector width gives the same bits: additions, products, absolute values and maxima only.
+// The inner loops of the reference over one tile of at most 128 widened keys. Each sum runs in eight fixed lanes, so
+// that every machine and every vector width gives the same bits: additions, products, absolute values and maxima only.
 #pragma once
 
 #include <cstdint>

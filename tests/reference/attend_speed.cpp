@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints how many (row, head, key) triples a second the reference does with all gauges at the M3 head shape; the cost rules of
-// the case lists rest on this number.
+// Prints how many (row, head, key) triples a second the reference does with all gauges at the M3 head shape; the cost
+// rules of the case lists rest on this number.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,9 +32,10 @@ int main() {
         triples = 0;
         for (const auto& row : result) triples += static_cast<double>(row.n);
       }
-      fmt::print("attend, d 128, bf16, {} query heads, {} KV heads, rounded operands {}: {:.1f} M triples/s, "
-                 "{:.1f} M per second of processor time\n",
-                 spec.hq, spec.hkv, products ? "yes" : "no", triples / best_s / 1e6, triples / best_cpu_s / 1e6);
+      fmt::print(
+          "attend, d 128, bf16, {} query heads, {} KV heads, rounded operands {}: {:.1f} M triples/s, "
+          "{:.1f} M per second of processor time\n",
+          spec.hq, spec.hkv, products ? "yes" : "no", triples / best_s / 1e6, triples / best_cpu_s / 1e6);
     }
   }
 }

@@ -77,8 +77,8 @@ TEST(attend, odd_shapes_follow_the_plain_formulas) {
   struct shape {
     std::int32_t hq, hkv, d, block, topk;
   };
-  for (const shape& s : {shape{1, 1, 1, 1, 1}, shape{6, 3, 20, 32, 2}, shape{16, 1, 80, 64, 3}, shape{3, 3, 128, 128, 16},
-                         shape{4, 1, 7, 5, 9}}) {
+  for (const shape& s : {shape{1, 1, 1, 1, 1}, shape{6, 3, 20, 32, 2}, shape{16, 1, 80, 64, 3},
+                         shape{3, 3, 128, 128, 16}, shape{4, 1, 7, 5, 9}}) {
     batch_spec spec;
     spec.sequences = {{4, 301}, {2, 17}};
     spec.hq = s.hq, spec.hkv = s.hkv, spec.d = s.d, spec.block = s.block, spec.topk = s.topk;
@@ -328,7 +328,8 @@ TEST(attend, threads_and_repeats_change_no_bit) {
 }
 
 TEST(attend, nothing_but_selected_visible_keys_is_read) {
-  // batch stores NaN in every slot past a sequence, in foreign pages and between; here also in blocks that no row selects.
+  // batch stores NaN in every slot past a sequence, in foreign pages and between; here also in blocks that no row
+  // selects.
   batch_spec spec;
   spec.sequences = {{4, 150}};
   spec.layout = page_layout::paged;

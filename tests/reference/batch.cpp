@@ -294,7 +294,9 @@ void expect_close(const attend_row& got, const plain_row& want, double tolerance
 
 void expect_same_bits(const std::vector<attend_row>& got, const std::vector<attend_row>& want) {
   ASSERT_EQ(got.size(), want.size());
-  const auto same = [](double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); };
+  const auto same = [](double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  };
   for (std::size_t i = 0; i < got.size(); ++i) {
     const attend_row &a = got[i], &b = want[i];
     EXPECT_EQ(a.n, b.n) << i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small attention problems for the tests of the reference: values by logical place (sequence, position, head), so that every
-// storage layout holds the same ones, and NaN wherever no key is stored.
+// Small attention problems for the tests of the reference: values by logical place (sequence, position, head), so that
+// every storage layout holds the same ones, and NaN wherever no key is stored.
 #pragma once
 
 #include <cstddef>

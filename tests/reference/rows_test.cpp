@@ -11,9 +11,7 @@
 namespace msabench::reference {
 namespace {
 
-tensor_view ints(const std::vector<std::int32_t>& values) {
-  return {values.data(), packed(i32, {std::ssize(values)})};
-}
+tensor_view ints(const std::vector<std::int32_t>& values) { return {values.data(), packed(i32, {std::ssize(values)})}; }
 
 // Empty sequences at the front, in the middle and at the end; a prefix; a padding row; a sequence without query tokens.
 const std::vector<std::int32_t> cu{0, 0, 3, 3, 4, 4, 6, 6};

@@ -80,7 +80,8 @@ TEST(tile_kernels, squares_do_not_change_the_other_sums) {
   EXPECT_EQ(magnitude, r.magnitude);
 }
 
-// The same bits whatever vectors the machine has: every clone, sanitized builds and other processors are held to one number.
+// The same bits whatever vectors the machine has: every clone, sanitized builds and other processors are held to one
+// number.
 TEST(tile_kernels, bits_are_the_same_on_every_machine) {
   const tile_results r = run();
   std::uint64_t hash = 0xcbf29ce484222325;
