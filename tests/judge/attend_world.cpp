@@ -112,7 +112,7 @@ void attend_world::fill_block_code() {
   for (std::size_t b = 0; b < shape.sequences.size(); ++b)
     for (std::int64_t j = 0; j < shape.sequences[b].kv_len; ++j)
       for (std::int64_t r = 0; r < shape.hkv; ++r) {
-        const std::int64_t key = load(cu_kv.bytes.data(), i32, static_cast<std::int64_t>(b)) + j;
+        const std::int64_t key = cu_kv.view().int_at(b) + j;
         v.set(v.view().offset(key, r, (j / shape.block + 17 * r) % shape.d), 1);
       }
 }
@@ -121,7 +121,7 @@ void attend_world::fill_key_code(std::int64_t coded_block) {
   for (std::size_t b = 0; b < shape.sequences.size(); ++b)
     for (std::int64_t j = 0; j < shape.sequences[b].kv_len; ++j)
       for (std::int64_t r = 0; r < shape.hkv && j / shape.block == coded_block; ++r) {
-        const std::int64_t key = load(cu_kv.bytes.data(), i32, static_cast<std::int64_t>(b)) + j;
+        const std::int64_t key = cu_kv.view().int_at(b) + j;
         v.set(v.view().offset(key, r, (j % shape.block + 17 * r) % shape.d), 1);
       }
 }

@@ -40,8 +40,8 @@ struct variant {
   bool truncates_p = false, truncates_out = false, sum_of_rounded_p = false, reversed = false, exp2 = false;
   int splits = 1;
   double scale_factor = 1, lse_factor = 1;
-  std::function<void(std::int64_t row, std::int64_t kv_head, std::vector<std::int64_t>& keys)> edit_keys;
-  std::function<std::int64_t(std::int64_t kv_head)> value_head;
+  std::function<void(std::int64_t row, std::int64_t kv_head, std::vector<std::int64_t>& keys)> edit_keys = nullptr;
+  std::function<std::int64_t(std::int64_t kv_head)> value_head = nullptr;
 };
 
 class attend_world {
