@@ -11,7 +11,7 @@ detectability attend_expectation::measure() const {
   // One query head per KV head, another one from row to row.
   std::vector<const reference::attend_row*> sample;
   std::vector<std::unique_ptr<perturbable_row>> rows;
-  for (const std::size_t at : sampled(rows_.size()))
+  for (const std::size_t at : rows_to_perturb(map_, rows_, what_.agreed))
     for (std::int64_t kv_head = 0; kv_head < what_.agreed.hkv; ++kv_head) {
       const std::int64_t group = what_.agreed.group();
       sample.push_back(&want(at, kv_head * group + static_cast<std::int64_t>(at) % group));

@@ -12,6 +12,13 @@ namespace msabench::judge {
 
 using reference::attended_key;
 
+namespace {
+
+// Weights closer than this differ by rounding.
+constexpr double equal_weights = 1 + 1e-9;
+
+}  // namespace
+
 perturbable_row::perturbable_row(const reference::attend_inputs& in, const reference::row_map& map,
                                  const reference::attend_row& want)
     : in_(in),
@@ -57,11 +64,41 @@ std::optional<perturbed_row> perturbable_row::with(const contribution& added, co
   return p;
 }
 
+// Weights of the code families are equal, so "the lightest" is any key; one that carries a code is meant.
+bool perturbable_row::carries_values(std::int64_t first_key, std::int64_t end_key) const {
+  std::vector<double> v(want_.out.size());
+  for (std::int64_t key = first_key; key < end_key; ++key) {
+    reference::value_of(in_, want_.row, kv_head_, key, v);
+    if (std::ranges::any_of(v, [](double x) { return x != 0; })) return true;
+  }
+  return false;
+}
+
+const attended_key& perturbable_row::lightest_key() const {
+  const auto& lightest = *std::ranges::min_element(keys_, {}, [](const auto& k) { return k.weight; });
+  for (const auto& k : keys_)
+    if (k.weight <= lightest.weight * equal_weights && carries_values(k.key, k.key + 1)) return k;
+  return lightest;
+}
+
 std::optional<std::int64_t> perturbable_row::lightest_block() const {
-  std::map<std::int64_t, double> weights;
-  for (const auto& k : keys_) weights[k.block] += k.weight;
-  if (weights.empty()) return std::nullopt;
-  return std::ranges::min_element(weights, {}, [](const auto& w) { return w.second; })->first;
+  struct block {
+    std::int64_t id, first_key, end_key;
+    double weight;
+  };
+  std::map<std::int64_t, block> blocks;
+  for (const auto& k : keys_) {
+    auto& b = blocks.try_emplace(k.block, block{k.block, k.key, k.key, 0}).first->second;
+    b.weight += k.weight;
+    b.first_key = std::min(b.first_key, k.key);
+    b.end_key = std::max(b.end_key, k.key + 1);
+  }
+  if (blocks.empty()) return std::nullopt;
+  const auto lightest =
+      std::ranges::min_element(blocks, {}, [](const auto& entry) { return entry.second.weight; })->second;
+  for (const auto& [id, b] : blocks)
+    if (b.weight <= lightest.weight * equal_weights && carries_values(b.first_key, b.end_key)) return id;
+  return lightest.id;
 }
 
 std::optional<std::int64_t> perturbable_row::unselected_block() const {
@@ -79,9 +116,8 @@ std::optional<std::int64_t> perturbable_row::unselected_block() const {
 
 std::optional<perturbed_row> perturbable_row::one_key(bool heaviest, bool twice) const {
   if (keys_.empty()) return std::nullopt;
-  const auto by_weight = [](const attended_key& k) { return k.weight; };
-  const auto& k =
-      heaviest ? *std::ranges::max_element(keys_, {}, by_weight) : *std::ranges::min_element(keys_, {}, by_weight);
+  const auto weight = [](const attended_key& key) { return key.weight; };
+  const auto& k = heaviest ? *std::ranges::max_element(keys_, {}, weight) : lightest_key();
   const contribution c = of_selected(k.key, k.key + 1);
   return twice ? with(c, none()) : with(none(), c);
 }

@@ -39,6 +39,8 @@ class perturbable_row {
   contribution of_others(std::int64_t first_key, std::int64_t end_key) const;
   std::optional<perturbed_row> with(const contribution& added, const contribution& removed) const;
 
+  bool carries_values(std::int64_t first_key, std::int64_t end_key) const;
+  const reference::attended_key& lightest_key() const;
   std::optional<std::int64_t> lightest_block() const;
   std::optional<std::int64_t> unselected_block() const;
   std::optional<perturbed_row> one_key(bool heaviest, bool twice) const;

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "core/perturbation.h"
+#include "core/problem.h"
 #include "core/record.h"
+#include "reference/rows.h"
 
 namespace msabench::judge {
 
@@ -19,8 +21,11 @@ inline constexpr std::size_t most_perturbed_rows = 8;
 // Stands for an effect without bound (a structural fault, a limit of zero): reports hold finite numbers only.
 inline constexpr double unbounded_effect = 1e9;
 
-// At most eight positions of a list of `count` rows: first, last and evenly between.
-std::vector<std::size_t> sampled(std::size_t count);
+// At most eight positions in `rows`, ascending: half of them evenly over all rows, first and last included, half evenly
+// over those on which most faults can show: some visible block is not selected, some key follows in the row's own
+// block.
+std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::span<const std::int64_t> rows,
+                                         const problem& p);
 
 struct effect {
   double ratio = 0;      // to the limit

@@ -160,7 +160,7 @@ std::vector<check_result> select_expectation::check(const launch& outputs, int l
 
 detectability select_expectation::measure() const {
   std::vector<perturbable_selection> rows;
-  for (const std::size_t at : sampled(rows_.size())) {
+  for (const std::size_t at : rows_to_perturb(map_, rows_, what_.agreed)) {
     const std::int64_t row = rows_[at];
     // The row before in the same sequence, or the one after for the first.
     std::int64_t neighbour = -1;

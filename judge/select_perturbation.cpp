@@ -42,7 +42,14 @@ std::optional<std::vector<std::int32_t>> perturbable_selection::last_choice_repl
     const double held = best < 0 ? 0 : rank_of(given_.own[static_cast<std::size_t>(best)]);
     if (best < 0 || (in ? s < held : s > held)) best = b;
   }
-  if (last < 0 || next < 0) return std::nullopt;
+  if (next < 0) {
+    // Every visible block is due: the choice is lost altogether.
+    const auto count = std::ranges::find(ids, -1) - ids.begin();
+    ids.erase(ids.begin() + count - 1);
+    ids.push_back(-1);
+    return ids;
+  }
+  if (last < 0) return std::nullopt;
   std::ranges::replace(ids, static_cast<std::int32_t>(last), static_cast<std::int32_t>(next));
   std::ranges::sort(ids);
   return ids;

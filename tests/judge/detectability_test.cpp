@@ -11,14 +11,28 @@
 namespace msabench::judge::test {
 namespace {
 
-TEST(sampling, is_even_and_within_eight) {
-  EXPECT_TRUE(sampled(0).empty());
-  EXPECT_EQ(sampled(1), (std::vector<std::size_t>{0}));
-  EXPECT_EQ(sampled(3), (std::vector<std::size_t>{0, 1, 2}));
-  const auto many = sampled(1000);
-  EXPECT_EQ(many.size(), 8U);
+std::vector<std::size_t> sampled(const attend_world& w) {
+  const auto s = w.subject();
+  return rows_to_perturb({s.inputs.at(slot::cu_seqlens_q), s.inputs.at(slot::kv_lens)}, w.all_rows(), s.agreed);
+}
+
+TEST(sampling, is_within_eight_and_spread) {
+  EXPECT_TRUE(sampled(attend_world({.sequences = {{0, 5}}})).empty());
+  EXPECT_EQ(sampled(attend_world({.sequences = {{3, 5}}})), (std::vector<std::size_t>{0, 1, 2}));
+  const auto many = sampled(attend_world({.sequences = {{100, 100}, {100, 120}}}));
+  EXPECT_LE(many.size(), 8U);
+  EXPECT_GE(many.size(), 7U);
+  EXPECT_TRUE(std::ranges::is_sorted(many));
   EXPECT_EQ(many.front(), 0U);
-  EXPECT_EQ(many.back(), 999U);
+  EXPECT_EQ(many.back(), 199U);
+}
+
+// One row among a hundred has a block to spare and a key after it.
+TEST(sampling, finds_the_rows_on_which_faults_can_show) {
+  std::vector<sequence> sequences(100, {1, 8});
+  sequences[37] = {2, 100};
+  const auto at = sampled(attend_world({.sequences = sequences}));
+  EXPECT_NE(std::ranges::find(at, 37U), at.end());
 }
 
 double seen(attend_world& w, perturbation fault) {
@@ -59,8 +73,9 @@ TEST(attend_detectability, codes_see_keys_and_blocks) {
     EXPECT_GT(seen(blocks, fault), 4) << name(fault);
   auto keys = m3_size("key_code");
   keys.delivers.lse = lse_form::none;
-  keys.fill_key_code(31);
-  EXPECT_GT(seen(keys, perturbation::neighbour_head_v), 4);
+  keys.fill_key_code(30);
+  EXPECT_GT(seen(keys, perturbation::drop_key), 4);
+  EXPECT_GT(seen(keys, perturbation::double_key), 4);
 }
 
 TEST(attend_detectability, carry_sees_narrow_accumulation_unless_it_is_declared) {
@@ -168,7 +183,7 @@ TEST(select_detectability, faults_that_change_nothing_count_zero) {
     EXPECT_EQ(seen(w, fault), 0) << name(fault);
   select_world few({2}, 1, 4, {{1, 2}});
   EXPECT_EQ(seen(few, perturbation::forget_local), 0);
-  EXPECT_EQ(seen(few, perturbation::drop_last_choice), 0);
+  EXPECT_EQ(seen(few, perturbation::drop_last_choice), unbounded_effect);
 }
 
 TEST(select_detectability, special_scores_expose_their_faults) {
