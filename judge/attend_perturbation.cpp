@@ -31,25 +31,28 @@ perturbable_row::contribution perturbable_row::none() const {
   return {0, std::vector<double>(static_cast<std::size_t>(in_.p.d))};
 }
 
-void perturbable_row::add_key(contribution& c, std::int64_t key, double weight, double sign) const {
+void perturbable_row::add_key(contribution& c, std::int64_t key, double weight) const {
   std::vector<double> v(c.values.size());
   reference::value_of(in_, want_.row, kv_head_, key, v);
-  c.weight += sign * weight;
-  for (std::size_t i = 0; i < v.size(); ++i) c.values[i] += sign * weight * v[i];
+  c.weight += weight;
+  for (std::size_t i = 0; i < v.size(); ++i) c.values[i] += weight * v[i];
 }
 
 perturbable_row::contribution perturbable_row::of_selected(std::int64_t first_key, std::int64_t end_key) const {
   contribution c = none();
   for (const auto& k : keys_)
-    if (k.key >= first_key && k.key < end_key) add_key(c, k.key, k.weight, 1);
+    if (k.key >= first_key && k.key < end_key) add_key(c, k.key, k.weight);
   return c;
 }
 
-// Keys that the row did not attend to, weighed as if it had.
+// A key that the row did not attend to, weighed as if it had.
+void perturbable_row::add_other(contribution& c, std::int64_t key) const {
+  add_key(c, key, std::exp(reference::score_of(in_, want_.row, want_.head, key) - want_.lse));
+}
+
 perturbable_row::contribution perturbable_row::of_others(std::int64_t first_key, std::int64_t end_key) const {
   contribution c = none();
-  for (std::int64_t key = first_key; key < end_key; ++key)
-    add_key(c, key, std::exp(reference::score_of(in_, want_.row, want_.head, key) - want_.lse), 1);
+  for (std::int64_t key = first_key; key < end_key; ++key) add_other(c, key);
   return c;
 }
 
@@ -155,28 +158,25 @@ std::optional<perturbed_row> perturbable_row::neighbour_values() const {
   return p;
 }
 
-// A page of a selected block is read where one of an unselected block lies. The keys of two selected pages would only
-// change places, unless one of them is cut by the row's position.
+// Two entries of the block table change places. With the page of an unselected block other keys are read; without one,
+// the row's last page is taken, as the keys of two whole selected pages would only be read in another order.
 std::optional<perturbed_row> perturbable_row::swapped_pages() const {
   const std::int64_t page = in_.p.page_size;
   if (page <= 0 || keys_.empty()) return std::nullopt;
-  const auto page_of = [&](std::int64_t key) { return key / page; };
-  const auto whole = [&](std::int64_t at) { return (at + 1) * page <= place_.position + 1; };
-  std::optional<std::int64_t> mine;
-  for (const auto& k : keys_)
-    if (whole(page_of(k.key))) mine = page_of(k.key);
-  if (!mine) return std::nullopt;
-  if (const auto other = unselected_block()) {
-    const std::int64_t theirs = page_of(*other * in_.p.block);
-    if (whole(theirs) && theirs != *mine)
-      return with(of_others(theirs * page, (theirs + 1) * page), of_selected(*mine * page, (*mine + 1) * page));
+  const auto other = unselected_block();
+  const std::int64_t first = keys_.front().key / page;
+  const std::int64_t second = other ? *other * in_.p.block / page : place_.position / page;
+  if (first == second) return std::nullopt;
+  contribution lost = none(), gained = none();
+  for (const auto& k : keys_) {
+    const std::int64_t mine = k.key / page;
+    if (mine != first && mine != second) continue;
+    add_key(lost, k.key, k.weight);
+    // Slots past the sequence may be unwritten: what they would add is not counted.
+    const std::int64_t instead = (mine == first ? second : first) * page + k.key % page;
+    if (instead < place_.kv_len) add_other(gained, instead);
   }
-  // With the page of the row's own position: the keys of `mine` past that offset are lost; what takes their place is
-  // not counted, as it may be unwritten.
-  const std::int64_t last = page_of(place_.position), seen = place_.position + 1 - last * page;
-  const bool attends_last = std::ranges::any_of(keys_, [&](const auto& k) { return page_of(k.key) == last; });
-  if (!attends_last || seen == page) return std::nullopt;
-  return with(none(), of_selected(*mine * page + seen, (*mine + 1) * page));
+  return with(gained, lost);
 }
 
 std::optional<perturbed_row> perturbable_row::short_accumulation() const {

@@ -34,7 +34,8 @@ class perturbable_row {
     std::vector<double> values;
   };
   contribution none() const;
-  void add_key(contribution& c, std::int64_t key, double weight, double sign) const;
+  void add_key(contribution& c, std::int64_t key, double weight) const;
+  void add_other(contribution& c, std::int64_t key) const;
   contribution of_selected(std::int64_t first_key, std::int64_t end_key) const;
   contribution of_others(std::int64_t first_key, std::int64_t end_key) const;
   std::optional<perturbed_row> with(const contribution& added, const contribution& removed) const;

@@ -2,42 +2,56 @@
 #include "judge/detectability.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace msabench::judge {
 
 namespace {
 
-void take_evenly(std::set<std::size_t>& taken, const std::vector<std::size_t>& from, std::size_t most) {
-  const std::size_t count = std::min(from.size(), most);
+// Up to `most` of the positions that are not taken yet: the first, the last and evenly between.
+void take_evenly(std::set<std::size_t>& taken, std::vector<std::size_t> from, std::size_t most) {
+  std::erase_if(from, [&](std::size_t at) { return taken.contains(at); });
+  const std::size_t count = std::min({from.size(), most, most_perturbed_rows - taken.size()});
   for (std::size_t i = 0; i < count; ++i) taken.insert(from[count == 1 ? 0 : i * (from.size() - 1) / (count - 1)]);
 }
 
-// How many of the fixed faults find what they need on this row.
-int opportunities(const reference::row_map& map, std::int64_t row, const problem& p) {
-  const auto& place = map[row];
-  const std::int64_t blocks = map.visible_blocks(row, p.block), next = place.position + 1;
-  const bool has_neighbour = row > 0 && map[row - 1].sequence == place.sequence;
-  return (blocks > 0) + (blocks > 1) + (blocks > p.topk) + (blocks > 0 && next < place.kv_len && next % p.block != 0) +
-         (blocks > 0 && has_neighbour);
+// Positions of the rows on which a kind of fault can show at all.
+struct opportunities {
+  std::vector<std::size_t> any;        // a key
+  std::vector<std::size_t> sparse;     // a visible block that is not selected
+  std::vector<std::size_t> neighbour;  // the same, and another row of the sequence before it
+  std::vector<std::size_t> next_key;   // a key behind its own in the same block, fewest keys first
+};
+
+opportunities look(const reference::row_map& map, std::span<const std::int64_t> rows, const problem& p) {
+  opportunities o;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& place = map[rows[i]];
+    const std::int64_t blocks = map.visible_blocks(rows[i], p.block), next = place.position + 1;
+    if (blocks == 0) continue;
+    o.any.push_back(i);
+    if (next < place.kv_len && next % p.block != 0) o.next_key.push_back(i);
+    if (blocks <= p.topk) continue;
+    o.sparse.push_back(i);
+    if (rows[i] > 0 && map[rows[i] - 1].sequence == place.sequence) o.neighbour.push_back(i);
+  }
+  std::ranges::stable_sort(o.next_key, {}, [&](std::size_t i) { return map[rows[i]].position; });
+  return o;
 }
 
 }  // namespace
 
 std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::span<const std::int64_t> rows,
                                          const problem& p) {
-  std::vector<std::size_t> all, best;
-  int most = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    all.push_back(i);
-    const int here = opportunities(map, rows[i], p);
-    if (here > most) best.clear();
-    most = std::max(most, here);
-    if (here == most) best.push_back(i);
-  }
+  const opportunities o = look(map, rows, p);
   std::set<std::size_t> taken;
-  take_evenly(taken, all, all.size() <= most_perturbed_rows ? all.size() : most_perturbed_rows / 2);
-  take_evenly(taken, best, most_perturbed_rows - taken.size());
+  take_evenly(taken, o.any, 2);
+  take_evenly(taken, o.sparse, 2);
+  take_evenly(taken, {o.next_key.begin(), o.next_key.begin() + std::min<std::ptrdiff_t>(3, std::ssize(o.next_key))}, 3);
+  take_evenly(taken, o.neighbour, 1);
+  take_evenly(taken, o.sparse, most_perturbed_rows);
+  take_evenly(taken, o.any, most_perturbed_rows);
   return {taken.begin(), taken.end()};
 }
 

@@ -21,9 +21,9 @@ inline constexpr std::size_t most_perturbed_rows = 8;
 // Stands for an effect without bound (a structural fault, a limit of zero): reports hold finite numbers only.
 inline constexpr double unbounded_effect = 1e9;
 
-// At most eight positions in `rows`, ascending: half of them evenly over all rows, first and last included, half evenly
-// over those on which most faults can show: some visible block is not selected, some key follows in the row's own
-// block.
+// At most eight positions in `rows`, ascending: the first and last row with a key, then some of every kind that a fault
+// needs (a visible block that is not selected; a key that follows in the row's own block; a row before it), then
+// evenly.
 std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::span<const std::int64_t> rows,
                                          const problem& p);
 

@@ -33,6 +33,11 @@ TEST(sampling, finds_the_rows_on_which_faults_can_show) {
   sequences[37] = {2, 100};
   const auto at = sampled(attend_world({.sequences = sequences}));
   EXPECT_NE(std::ranges::find(at, 37U), at.end());
+  sequences[37] = {1, 100};
+  sequences[81] = {2, 8};
+  const auto apart = sampled(attend_world({.sequences = sequences}));
+  EXPECT_NE(std::ranges::find(apart, 37U), apart.end());
+  EXPECT_NE(std::ranges::find(apart, 81U), apart.end());
 }
 
 double seen(attend_world& w, perturbation fault) {
