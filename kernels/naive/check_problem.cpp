@@ -168,9 +168,13 @@ msabench_numerics declared_numerics(const msabench_problem& problem) {
   declared.out_store = attends ? problem.out : fp32_type;
   declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
   declared.partial_store = declared.ds_operand = fp32_type;
-  // Keys of a block one after the other, then the blocks. Scores are summed in lanes, well inside the default of d + 2.
-  declared.chain_out = declared.chain_row_sum =
-      attends ? static_cast<std::uint32_t>(problem.block) + static_cast<std::uint32_t>(problem.topk) : 0;
+  if (!attends) return declared;
+  // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
+  const std::int64_t most_keys = std::min<std::int64_t>(std::int64_t{problem.topk} * problem.block, problem.max_kv_len);
+  const std::int64_t in_turn = std::min<std::int64_t>(std::int64_t{problem.block} + problem.topk, most_keys);
+  declared.chain_out = declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
+  // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
+  declared.chain_score = static_cast<std::uint32_t>(std::min(problem.d + 2, (problem.d + 7) / 8 + 5));
   return declared;
 }
 

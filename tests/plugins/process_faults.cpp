@@ -74,6 +74,16 @@ const msabench_plugin* crash_run(const msabench_host* host) {
   });
 }
 
+/// Only where attention is computed; select stays right.
+const msabench_plugin* crash_attend(const msabench_host* host) {
+  return changed(host, "crash_attend", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      if (tensor_at(args, MSABENCH_OUT) != nullptr) crash();
+      return exact().run(plan, args, workspace, stream);
+    };
+  });
+}
+
 /// After runs that were right.
 const msabench_plugin* crash_destroy(const msabench_host* host) {
   return changed(host, "crash_destroy", [](msabench_plugin& table) {

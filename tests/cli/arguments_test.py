@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments: what is refused, with which line and code, and what each verb prints."""
+
+import json
+import pathlib
+import unittest
+
+from program import QUICK, SOURCE, ProgramTest, run
+
+
+class Refusals(ProgramTest):
+    def test_unknown_words(self):
+        for arguments, words in [
+            (["check", "--impl", "naive", "--level", "corr"], ["--level", "corr", "smoke", "core"]),
+            (["check", "--impl", "naive", "--op", "attendd"], ["--op", "attendd", "attend"]),
+            (["check", "--impl", "nobody"], ["--impl", "nobody", "naive"]),
+            (["check", "--impl", "./no/such/file.so"], ["--impl", "file.so"]),
+            (["check", "--impl", SOURCE / "README.md"], ["--impl", "README.md"]),
+            (["check", "--impl", SOURCE], ["--impl"]),
+            (["check", "--impl", "/dev/null"], ["--impl"]),
+            (["check", "--impl", ""], ["--impl"]),
+            (["check", "--impl", "naive", "--device", "tpu"], ["--device", "tpu", "cuda"]),
+            (["check", "--impl", "naive", "--device", "cuda"], ["--device", "naive"]),
+            (["check", "--impl", "naive", "--seed", "-1"], ["--seed", "-1"]),
+            (["check", "--impl", "naive", "--seed", "18446744073709551616"], ["--seed"]),
+            (["check", "--impl", "naive", "--shard", "2/2"], ["--shard", "2/2"]),
+            (["check", "--impl", "naive", "--shard", "1"], ["--shard"]),
+            (["check", "--impl", "naive", "--shard", "0/0"], ["--shard"]),
+            (["check", "--impl", "naive", "--timeout-s", "0"], ["--timeout-s"]),
+            (["check", "--impl", "naive", "--timeout-s", "nan"], ["--timeout-s"]),
+            (["check", "--impl", "naive", "--threads", "0"], ["--threads"]),
+            (["check", "--impl", "naive", "--bogus"], ["--bogus", "--help"]),
+            (["check"], ["--impl"]),
+            (["repro", "attend/m3/q1.n1024/bf16.paged/needle/s0", "--impl", "naive"], ["write attend/m3/q1.n1K"]),
+            (["repro", "nonsense", "--impl", "naive"], ["nonsense", "operator/shape"]),
+            (["repro", "attend/m3/q1.n32M/bf16.paged/needle/s0", "--impl", "naive"], ["32M"]),
+            (["describe", "a\nb"], ["case"]),
+            (["list", "sheep"], ["sheep", "implementations"]),
+            (["golden", "check", "no-such.safetensors"], ["no-such.safetensors"]),
+            (["frobnicate"], ["frobnicate"]),
+            ([], ["--help"]),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_refused(run(*arguments), *words)
+
+    def test_contradictions(self):
+        for arguments, words in [
+            (["--in-process", "--timeout-s", "5"], ["--timeout-s", "--in-process"]),
+            (["--json", "-", "--junit", "-"], ["--junit"]),
+            (["--json", self.folder / "x", "--junit", self.folder / "x"], ["--junit", "--json"]),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_refused(run("repro", QUICK, "--impl", "naive", *arguments), *words)
+
+    def test_nothing_selected_is_no_pass(self):
+        result = run("check", "--impl", "naive", "--filter", "nothing*")
+        self.assertEqual(result.code, 3, result.out + result.err)
+        self.assertIn("nothing selected", result.err)
+        self.assertEqual(run("list", "--filter", "nothing*").code, 3)
+
+
+class Outputs(ProgramTest):
+    def test_json_to_stdout_leaves_tables_on_stderr(self):
+        for arguments in (["list"], ["list", "implementations"], ["list", "vocabulary"], ["describe", QUICK], ["env"],
+                          ["repro", QUICK, "--impl", "naive"],
+                          ["golden", "check", SOURCE / "tests/golden/attn_chunk.safetensors"]):
+            with self.subTest(arguments=arguments):
+                result = run(*arguments, "--json", "-")
+                self.assertEqual(result.code, 0, result.err)
+                json.loads(result.out)
+                self.assertTrue(result.err.strip())
+
+    def test_version_and_help(self):
+        for arguments in (["--version"], ["--help"], ["check", "--help"], ["golden", "check", "--help"]):
+            result = run(*arguments)
+            self.assertEqual(result.code, 0)
+            self.assertTrue(result.out.strip())
+
+    def test_outputs_do_not_depend_on_the_locale(self):
+        plain = run("describe", QUICK, "--json", "-")
+        german = run("describe", QUICK, "--json", "-", env={"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"})
+        self.assertEqual(plain.out, german.out)
+        self.assertEqual(plain.err, german.err)
+
+    def test_no_colour_without_a_terminal(self):
+        self.assertNotIn("\x1b", run("repro", QUICK, "--impl", "naive", env={"NO_COLOR": ""}).out)
+
+    def test_all_reports_are_left(self):
+        out = self.folder / "deep" / "er"
+        result = run("check", "--impl", "naive", "--filter", "*rag.small/fp32*", "--out", out, "--junit", self.folder / "j.xml")
+        self.assertEqual(result.code, 0, result.out + result.err)
+        for name in ("report.json", "report.md", "junit.xml"):
+            self.assertTrue((out / name).stat().st_size > 0)
+        self.assertTrue((self.folder / "j.xml").stat().st_size > 0)
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["junit.xml", "report.json", "report.md"])
+
+    def test_describe_names_what_a_case_must_see(self):
+        report = json.loads(run("describe", "attend/m3/q1.n1M/bf16.paged/needle/s0", "--json", "-").out)
+        self.assertIn("drop_heavy_key", report["target_faults"])
+        self.assertEqual(report["definition"]["problem"]["hq"], 64)
+
+
+class Unwritable(ProgramTest):
+    """Output paths are tried before the first case runs. CI runs as root, so permissions prove nothing."""
+
+    def check(self, *arguments, words=()):
+        result = run("repro", QUICK, "--impl", "naive", *arguments)
+        self.assert_refused(result, *words)
+        self.assertNotIn("pass", result.out)
+
+    def test_file_as_parent(self):
+        (self.folder / "file").write_text("keep me")
+        self.check("--json", self.folder / "file" / "r.json", words=["--json"])
+        self.check("--out", self.folder / "file", words=["--out"])
+        self.check("--junit", self.folder / "file" / "j.xml", words=["--junit"])
+        self.assertEqual((self.folder / "file").read_text(), "keep me")
+
+    def test_folder_as_file_and_proc(self):
+        self.check("--json", self.folder, words=["--json"])
+        self.check("--json", "/proc/self/nowhere.json", words=["--json"])
+        self.check("--out", "/proc/nowhere", words=["--out"])
+
+    def test_missing_folder_of_a_file(self):
+        self.check("--json", self.folder / "none" / "r.json", words=["--json"])
+
+    def test_an_existing_report_survives_a_bad_run(self):
+        old = self.folder / "r.json"
+        old.write_text("old")
+        self.assertEqual(run("repro", "nonsense", "--impl", "naive", "--json", old).code, 64)
+        self.assertEqual(old.read_text(), "old")
+
+
+class Golden(ProgramTest):
+    def test_files_of_the_tree_agree(self):
+        files = sorted((SOURCE / "tests/golden").glob("attn_*.safetensors"))
+        self.assertEqual(len(files), 3)
+        result = run("golden", "check", *files)
+        self.assertEqual(result.code, 0, result.out + result.err)
+
+    def test_a_changed_element_is_named(self):
+        source = SOURCE / "tests/golden/attn_unselected.safetensors"
+        data = bytearray(source.read_bytes())
+        header_bytes = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + header_bytes])
+        begin = 8 + header_bytes + header["out"]["data_offsets"][0]
+        import struct
+        value, = struct.unpack_from("<d", data, begin + 8 * 5)
+        struct.pack_into("<d", data, begin + 8 * 5, value * (1 + 1e-6) + 1e-6)
+        changed = self.folder / "changed.safetensors"
+        changed.write_bytes(data)
+        result = run("golden", "check", changed)
+        self.assertEqual(result.code, 1, result.out + result.err)
+        self.assertIn("out[0,0,5]", result.out)
+
+    def test_hostile_files(self):
+        good = (SOURCE / "tests/golden/attn_unselected.safetensors").read_bytes()
+        bad = {
+            "empty": b"",
+            "short": good[:7],
+            "truncated": good[:len(good) // 2],
+            "lying": (2 ** 60).to_bytes(8, "little") + good[8:],
+            "noise": bytes(range(256)) * 20,
+            "text": b"just a text file that is longer than eight bytes\n",
+        }
+        for name, data in bad.items():
+            path = self.folder / f"{name}.safetensors"
+            path.write_bytes(data)
+            with self.subTest(name=name):
+                self.assert_refused(run("golden", "check", path), name)
+
+    def test_kinds_without_an_oracle_are_not_verified(self):
+        result = run("golden", "check", SOURCE / "tests/golden/vit_video.safetensors")
+        self.assertEqual(result.code, 3, result.out + result.err)
+        self.assertIn("not verified", result.out)
+
+
+if __name__ == "__main__":
+    unittest.main()

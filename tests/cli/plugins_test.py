@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Foreign plugins: every kind of fault gets its verdict and its exit code, and the rest of the run is unharmed."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import program
+from program import MSABENCH, QUICK, ProgramTest, plugin, run
+
+ATTEND = "attend/h8x2.d64.b32.k4.l1.i0/rag.small/bf16.paged/random/slack/s0"
+
+
+class Load(ProgramTest):
+    def test_no_msabench_plugin(self):
+        for name, words in [("no_symbol", ["msabench_plugin_get"]), ("wrong_major", ["major"]), ("get_null", [])]:
+            with self.subTest(name=name):
+                self.assert_refused(run("repro", QUICK, "--impl", plugin(name)), "--impl", *words)
+
+
+class Behaviour(ProgramTest):
+    def verdict(self, name, code, case=QUICK, more=()):
+        report = self.report("repro", case, "--impl", plugin(name), *more, code=code)
+        self.assertEqual(len(report["cases"]), 1)
+        return report["cases"][0]
+
+    def test_verdicts(self):
+        for name, code, verdict, kind, words in [
+            ("error_no_text", 1, "fail", "contract", ["(no message)"]),
+            ("nonsense_nan", 1, "broken-promise", "", ["exp_rel_error"]),
+            ("nonsense_cap", 1, "broken-promise", "", ["p_operand"]),
+            ("nonsense_chain", 1, "broken-promise", "", ["chain"]),
+            ("refuse_all", 3, "unsupported", "", []),
+            ("change_input", 1, "fail", "input-modified", ["q"]),
+            ("unwritten", 1, "fail", "contract", ["out"]),
+            ("crash_get", 1, "crash", "", ["get"]),
+            ("crash_query", 1, "crash", "", ["query"]),
+            ("crash_plan", 1, "crash", "", ["plan"]),
+            ("crash_workspace", 1, "crash", "", ["workspace"]),
+            ("crash_run", 1, "crash", "", ["run"]),
+            ("crash_destroy", 1, "crash", "", ["destroy"]),
+            ("calls_exit", 1, "crash", "", ["exit"]),
+            ("throws", 1, "crash", "", ["exception"]),
+            ("prints_stdout", 0, "pass", "", []),
+            ("flips_fp", 1, "fail", "contract", ["floating-point"]),
+            ("flips_fp_load", 0, "pass", "", []),
+            ("signal_handler", 1, "fail", "contract", ["signal"]),
+            ("unsupported_in_run", 1, "broken-promise", "", []),
+            ("writes_on_error", 1, "fail", "contract", []),
+        ]:
+            with self.subTest(name=name):
+                case = self.verdict(name, code)
+                self.assertEqual((case["verdict"], case.get("kind") or ""), (verdict, kind), case["reason"])
+                for word in words:
+                    self.assertIn(word, case["reason"])
+
+    def test_out_of_bounds(self):
+        for name in ("write_before", "write_behind"):
+            with self.subTest(name=name):
+                case = self.verdict(name, 1)
+                self.assertEqual((case["verdict"], case["kind"]), ("fail", "out-of-bounds"), case["reason"])
+                self.assertIn("out", case["reason"])
+
+    def test_output_on_stdout_is_captured(self):
+        self.assertTrue(self.verdict("prints_stdout", 0)["captured_output"].strip())
+
+    def test_mode_set_at_load_is_remarked(self):
+        self.assertTrue(any("floating-point" in r for r in self.verdict("flips_fp_load", 0)["remarks"]))
+
+    def test_memory_rules(self):
+        case = self.verdict("allocates_run", 1)
+        self.assertEqual((case["verdict"], case["kind"]), ("fail", "contract"), case["reason"])
+        case = self.verdict("eats_memory", 1)
+        self.assertIn(case["verdict"], ("crash", "fail"), case["reason"])
+
+    def test_hangs_end(self):
+        for name, entry in (("hang_run", "run"), ("hang_query", "query")):
+            with self.subTest(name=name):
+                start = time.monotonic()
+                case = self.verdict(name, 1, more=("--timeout-s", "2"))
+                self.assertEqual(case["verdict"], "timeout", case["reason"])
+                self.assertIn(entry, case["reason"])
+                self.assertLess(time.monotonic() - start, 30)
+
+    def test_rows_past_t(self):
+        case = self.verdict("ignores_t", 1, case=ATTEND)
+        self.assertEqual(case["verdict"], "fail", case["reason"])
+
+    def test_the_rest_of_a_run_is_unharmed(self):
+        """A crash in every attend case leaves the select cases judged."""
+        report = self.report("check", "--impl", plugin("crash_attend"), "--filter", "*rag.small*", code=1)
+        seen = {c["name"].split("/")[0]: c["verdict"] for c in report["cases"]}
+        self.assertEqual(seen, {"attend": "crash", "select": "pass"})
+        self.assertFalse(report["run"]["partial"])
+
+
+class PlantedFaults(ProgramTest):
+    """Five plugins with one fault each, rejected with the stage, the row and, where a code names it, the key or block."""
+
+    def failing(self, name, operator):
+        report = self.report("check", "--impl", plugin(name), "--op", operator, code=1)
+        failed = [c for c in report["cases"] if c["verdict"] == "fail"]
+        self.assertTrue(failed, name)
+        for case in failed:
+            self.assertIn("row", case["reason"], case["name"])
+            self.assertIn(f"repro {case['name']}", case["repro"])
+        return failed
+
+    def named(self, failed, family):
+        checks = [k for c in failed if f"/{family}" in c["name"] for k in c["checks"] if not k["passed"] and k["id"] == "K3"]
+        self.assertTrue(checks, family)
+        return " ".join(k["named"] for k in checks)
+
+    def test_dropped_key(self):
+        self.assertIn("key", self.named(self.failing("drop_key", "attend"), "key_code"))
+
+    def test_doubled_block(self):
+        self.assertIn("block", self.named(self.failing("double_block", "attend"), "block_code"))
+
+    def test_swapped_block(self):
+        failed = self.failing("swap_block", "select")
+        self.assertTrue(all("K5" in c["reason"] for c in failed))
+        self.assertTrue(any("block" in c["reason"] for c in failed))
+
+    def test_mask_off_by_one(self):
+        self.failing("mask_off_by_one", "attend")
+
+    def test_wrong_kv_head(self):
+        self.failing("wrong_kv_head", "attend")
+
+
+class Interrupted(ProgramTest):
+    def test_ctrl_c_leaves_a_partial_report(self):
+        path = self.folder / "r.json"
+        process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100", "--json", path],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 2, out + err)
+        report = json.loads(path.read_text())
+        self.assertTrue(report["run"]["partial"])
+
+    def test_a_killed_parent_takes_its_worker_along(self):
+        process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1.5)
+        children = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid="], capture_output=True, text=True).stdout.split()
+        self.assertTrue(children)
+        process.kill()
+        process.wait()
+        time.sleep(0.5)
+        for child in children:
+            state = pathlib.Path(f"/proc/{child}/stat")
+            self.assertTrue(not state.exists() or state.read_text().split(")")[1].split()[0] == "Z", child)
+
+
+if __name__ == "__main__":
+    unittest.main()
