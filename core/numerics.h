@@ -25,7 +25,7 @@ struct numerics {
   std::uint8_t rounded_operands = 0;    // how many of q, k are rounded before the product: 0, 1, 2
   std::uint8_t lse_from_rounded_p = 0;  // 1: the row sum adds P after rounding
   std::uint32_t truncated = 0;          // set of `truncation`
-  std::uint32_t chain_score = 0, chain_out = 0, chain_row_sum = 0, chain_dq = 0, chain_dkv = 0;  // 0: the default of plugin.h
+  std::uint32_t chain_score = 0, chain_out = 0, chain_row_sum = 0, chain_dq = 0, chain_dkv = 0;  // 0: see plugin.h
   float exp_rel_error = 0, log_abs_error = 0;                                                    // 0: 2^-22
 
   bool operator==(const numerics&) const = default;
