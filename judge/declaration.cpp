@@ -44,14 +44,15 @@ double gamma(std::int64_t k, double u) {
   return ku >= 0.5 ? std::numeric_limits<double>::infinity() : ku / (1 - ku);
 }
 
+std::int64_t usual_row_sum(std::int64_t n) { return std::min<std::int64_t>(n, 128) + (n + 127) / 128; }
+
 std::int64_t roundoffs::kappa_o(std::int64_t n) const {
   const std::int64_t longest = n + (splits > 0 ? splits : std::min(n, most_free_splits));
   return declared_o > 0 ? std::min(declared_o, longest) : n + splits;
 }
 
 std::int64_t roundoffs::kappa_l(std::int64_t n) const {
-  const std::int64_t usual = std::min<std::int64_t>(n, 128) + (n + 127) / 128;
-  return std::min(declared_l > 0 ? declared_l : usual, n);
+  return std::min(declared_l > 0 ? declared_l : usual_row_sum(n), n);
 }
 
 roundoffs resolve(const problem& p, const numerics& n) {

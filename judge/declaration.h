@@ -39,6 +39,9 @@ struct roundoffs {
 // For declarations that broken_declarations accepts; formats that are none count as fp32, so that no call throws.
 roundoffs resolve(const problem& p, const numerics& n);
 
+// The default chain of a denominator of n terms: sums of 128, then their sum.
+std::int64_t usual_row_sum(std::int64_t n);
+
 // k u / (1 - k u): relative error of k dependent roundings. +inf for k u >= 1/2, where the bound says nothing.
 double gamma(std::int64_t k, double u);
 

@@ -126,6 +126,14 @@ TEST(caps, every_field_has_one) {
   }
 }
 
+TEST(caps, the_default_chain_may_be_written_out) {
+  attend_world w({.block = 16, .topk = 1});
+  w.declared.chain_row_sum = 17;
+  EXPECT_TRUE(broken(w.agreed, w.declared).empty());
+  w.declared.chain_row_sum = 18;
+  EXPECT_EQ(broken(w.agreed, w.declared).size(), 1U);
+}
+
 TEST(caps, the_line_tells_field_value_and_cap) {
   auto n = honest_numerics(bf16);
   n.p_operand = e4m3;
