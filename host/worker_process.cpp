@@ -112,6 +112,10 @@ worker_process::event worker_process::wait(message& out, double& remaining_s) {
   const auto start = clock::now();
   for (;;) {
     drain();
+    if (interrupted()) {
+      kill();
+      return event::interrupted;
+    }
     channel::status s = link_.receive(out, false);
     if (s == channel::status::nothing && has_ended()) {
       // It may have spoken between the two looks.
@@ -131,9 +135,9 @@ worker_process::event worker_process::wait(message& out, double& remaining_s) {
       case channel::status::nothing:
         break;
     }
-    if (interrupted() || remaining_s <= 0) {
+    if (remaining_s <= 0) {
       kill();
-      return interrupted() ? event::interrupted : event::out_of_time;
+      return event::out_of_time;
     }
     pollfd watched[] = {{link_.fd(), POLLIN, 0}, {output_.get(), POLLIN, 0}};
     ::poll(watched, output_ ? 2 : 1, static_cast<int>(std::ceil(std::min(remaining_s, tick_s) * 1000)));
@@ -148,7 +152,7 @@ bool worker_process::has_ended() const {
 // A process that is about to die gets a moment for it, so that the cause can be told from our own signal.
 void worker_process::reap(const std::string& otherwise) {
   const auto start = clock::now();
-  while (!has_ended() && clock::now() - start < std::chrono::seconds(1))
+  while (!has_ended() && clock::now() - start < std::chrono::seconds(3))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   siginfo_t end{};
   ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT);

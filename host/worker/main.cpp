@@ -79,7 +79,10 @@ class worker final : public session_events {
 
   void send(const nlohmann::json& body) {
     std::fflush(nullptr);
-    if (!link_.send(body)) leave(0);
+    if (link_.send(body)) return;
+    // The host is gone, or foreign code has closed the socket: then this is what the host sees of it.
+    std::fputs("msabench-worker: the protocol's socket is closed\n", stderr);
+    leave(exit_code::failed);
   }
 
   void answer(message& in) {

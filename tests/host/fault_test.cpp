@@ -30,10 +30,12 @@ class abnormal_end : public testing::TestWithParam<end> {};
 
 TEST_P(abnormal_end, is_told_and_contained) {
   const end& want = GetParam();
-  const auto on = worker_of(want.plugin, 3);
+  // Room enough on a busy machine, unless the end of the time is what is waited for.
+  const bool hangs = want.result == outcome::timed_out;
+  const auto on = worker_of(want.plugin, hangs ? 3 : 60);
   for (int again = 0; again < 2; ++again) {
     const auto start = std::chrono::steady_clock::now();
-    const observation seen = run_case(*on, two_launches(1));
+    const observation seen = run_case(*on, two_launches(hangs ? 1 : 60));
     EXPECT_EQ(seen.result, want.result) << seen.message;
     EXPECT_EQ(seen.entry, want.entry);
     EXPECT_NE(seen.message.find(want.message), std::string::npos) << seen.message;
