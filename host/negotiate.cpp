@@ -94,7 +94,7 @@ void adapt_outputs(const profile& delivered, launch& l) {
   for (auto& [where, view] : l.outputs)
     if (view.data) view.data = copy->data() + (static_cast<const std::byte*>(view.data) - l.memory->data());
   const tensor_view& lse = at->second;
-  auto* values = copy->data() + (static_cast<const std::byte*>(lse.data) - copy->data());
+  std::byte* values = copy->data() + (static_cast<const std::byte*>(lse.data) - copy->data());
   for (std::int64_t i = 0; i < lse.desc.span_elements(); ++i) {
     float base2 = 0;
     std::memcpy(&base2, values + i * 4, sizeof base2);
