@@ -45,7 +45,7 @@ void implementation_options::resolve() {
     bad_input("--timeout-s", timeout_text_, "cannot be kept with --in-process", "leave one of the two out");
   std::optional<device> asked;
   if (!device_text_.empty()) asked = parse_device(device_text_);
-  if (!timeout_text_.empty()) timeout_s_ = parse_seconds("--timeout-s", timeout_text_);
+  if (!timeout_text_.empty()) how_.query_timeout_s = timeout_s_.emplace(parse_seconds("--timeout-s", timeout_text_));
   if (!threads_text_.empty()) {
     const auto threads = parse_uint64("--threads", threads_text_);
     if (threads < 1 || threads > 4096) bad_input("--threads", threads_text_, "is out of range", "1 to 4096");
