@@ -34,6 +34,18 @@ int refuse_arguments(const CLI::App& app, const CLI::ParseError& e) {
   return exit_code::usage;
 }
 
+// CLI11 says of a misspelt verb only that one is required.
+void refuse_unknown_verb(const CLI::App& app, int argc, char** argv, int at) {
+  const auto verbs = app.get_subcommands(nullptr);
+  if (verbs.empty() || at >= argc || argv[at][0] == '-') return;
+  std::string known;
+  for (const CLI::App* verb : verbs) {
+    if (verb->get_name() == argv[at]) return refuse_unknown_verb(*verb, argc, argv, at + 1);
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+  }
+  bad_input(at == 1 ? "verb" : "verb " + app.get_name(), argv[at], "unknown", "one of " + known);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Conformance and benchmark suite for MiniMax Sparse Attention", "msabench");
   app.set_version_flag("--version", version_text(), "Print versions and exit");
@@ -47,6 +59,7 @@ int run(int argc, char** argv) {
   add_qualify(app, chosen);
   add_golden(app, chosen);
   add_env(app, chosen);
+  refuse_unknown_verb(app, argc, argv, 1);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

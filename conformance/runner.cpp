@@ -22,7 +22,8 @@ double seconds_since(clock::time_point start) { return std::chrono::duration<dou
 
 run_spec how_to_run(const case_spec& c, const runner_options& options) {
   run_spec how;
-  how.launches = c.options.rep ? 20 : 2;
+  how.rehearse = true;
+  how.launches = 1 + (c.options.rep ? 20 : 2);
   how.second_plan = c.options.rep;
   how.poison_seed = c.seed;
   how.timeout_s = options.timeout_s.value_or(time_limit_s(c));
@@ -121,7 +122,7 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
 
 double time_limit_s(const case_spec& c) {
   constexpr double slow_triples_per_s = 0.5e6, start_s = 20, slow_bytes_per_s = 200e6;
-  const double launches = c.options.rep ? 28 : 2;  // rep: 20, and four rounds on two plans at once
+  const double launches = c.options.rep ? 29 : 3;  // the rehearsal too; rep: 20, and four rounds on two plans at once
   const problem p = make_problem(c);
   const double output_bytes = static_cast<double>(p.total_q) * p.hq * p.d * 4;
   return start_s +

@@ -49,6 +49,7 @@ void from_json(const nlohmann::json& in, timing_spec& t) {
 
 void to_json(nlohmann::json& out, const run_spec& r) {
   out = {{"launches", r.launches},
+         {"rehearse", r.rehearse},
          {"keep_every_launch", r.keep_every_launch},
          {"second_plan", r.second_plan},
          {"limit_memory", r.limit_memory},
@@ -63,6 +64,7 @@ void from_json(const nlohmann::json& in, run_spec& r) {
   const json_fields fields("run_spec", in);
   run_spec read;
   fields.read("launches", read.launches);
+  fields.read("rehearse", read.rehearse);
   fields.read("keep_every_launch", read.keep_every_launch);
   fields.read("second_plan", read.second_plan);
   fields.read("limit_memory", read.limit_memory);

@@ -21,23 +21,26 @@ struct device {
 struct timing_spec {
   bool enabled = false;
   std::int32_t min_samples = 10;
-  double budget_s = 0;               // stop when it is spent; 0: min_samples only
-  double relative_half_width = 0.01; // of the median's interval; stop once reached
+  double budget_s = 0;                // stop when it is spent; 0: min_samples only
+  double relative_half_width = 0.01;  // of the median's interval; stop once reached
   std::int32_t warmup = 3;
-  std::int32_t cold_sets = 0;        // disjoint input sets rotated through; 0: hot
-  bool graph = false;                // CUDA graph replay
-  bool back_to_back = false;         // no idle gap between samples
-  std::vector<std::int32_t> order;   // which implementation each sample runs, e.g. 0 1 0 1; empty: 0 only
+  std::int32_t cold_sets = 0;       // disjoint input sets rotated through; 0: hot
+  bool graph = false;               // CUDA graph replay
+  bool back_to_back = false;        // no idle gap between samples
+  std::vector<std::int32_t> order;  // which implementation each sample runs, e.g. 0 1 0 1; empty: 0 only
 };
 
 struct run_spec {
-  std::int32_t launches = 2;         // each with another poison
-  bool keep_every_launch = true;     // false: outputs of the last launch only
-  bool second_plan = false;          // one more plan that runs at the same time on another stream (rule R5)
-  bool limit_memory = true;          // from the second launch on under the address space of the first (rule R3)
-  bool graph = false;                // capture once, replay (devices)
+  std::int32_t launches = 2;  // each with another poison, the rehearsal included
+  // Launch 0 sees shorter lengths and is not kept: a plan may not remember them (rules R3, R4).
+  bool rehearse = false;
+  bool keep_every_launch = true;  // false: outputs of the last launch only
+  bool second_plan = false;       // one more plan that runs at the same time on another stream (rule R5)
+  // From the second launch on, the rehearsal not counted, under the address space of the first (rule R3).
+  bool limit_memory = true;
+  bool graph = false;  // capture once, replay (devices)
   std::int32_t streams = 1;
-  double timeout_s = 60;             // of everything together
+  double timeout_s = 60;  // of everything together
   std::uint64_t poison_seed = 0;
   timing_spec timing;
 };

@@ -78,7 +78,9 @@ bound_case bind(const input_set& set, const input_set* second) {
   return c;
 }
 
-launch_recorder::launch_recorder(input_set& set, const run_spec& how) : set_(set), how_(how) {
+launch_recorder::launch_recorder(input_set& set, const run_spec& how)
+    : set_(set), how_(how), inputs_checksum_(set.inputs_checksum) {
+  if (how.rehearse) shorten_lengths();
   if (how.second_plan) {
     second_ = set;
     for (buffer& b : second_->outputs)
@@ -87,6 +89,34 @@ launch_recorder::launch_recorder(input_set& set, const run_spec& how) : set_(set
             shared_region::create("second plan", b.region->bytes(), b.region->guard_bytes()));
   }
   prepare();
+}
+
+void launch_recorder::shorten_lengths() {
+  for (const slot where : {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv}) {
+    const buffer* b = set_.find(where);
+    if (b == nullptr || !b->region || b->desc.shape[0] == 0) continue;
+    auto* values = reinterpret_cast<std::int32_t*>(b->region->data() + b->offset);
+    const auto count = static_cast<std::size_t>(b->desc.shape[0]);
+    full_lengths_.emplace_back(where, std::vector<std::int32_t>(values, values + count));
+    const bool one_sequence = set_.sizes.b < 2;
+    if (where == slot::kv_lens) {
+      std::fill(values + (one_sequence ? 0 : 1), values + count, 0);
+    } else {
+      const std::int32_t end = one_sequence ? 0 : values[1];
+      std::fill(values + 1, values + count, end);
+      if (where == slot::cu_seqlens_q) rehearsed_rows_ = end;
+    }
+  }
+  inputs_checksum_ = checksum_inputs(set_);
+}
+
+void launch_recorder::restore_lengths() {
+  for (const auto& [where, values] : full_lengths_) {
+    const buffer* b = set_.find(where);
+    std::memcpy(b->region->data() + b->offset, values.data(), values.size() * sizeof values[0]);
+  }
+  full_lengths_.clear();
+  inputs_checksum_ = set_.inputs_checksum;
 }
 
 void launch_recorder::prepare() {
@@ -111,8 +141,9 @@ bool launch_recorder::record(std::span<const launch_report> reports, observation
     const input_set& set = r.plan == 0 ? set_ : *second_;
     for (const violation& v : r.violations) add_violation(into, v);
     check_outputs(set, r.index, r.status != 0, into);
-    if (r.status == 0) keep(set, r, into);
+    if (r.status == 0 && !rehearsing()) keep(set, r, into);
   }
+  if (rehearsing()) restore_lengths();
   next_ += static_cast<std::int32_t>(reports.size());
   prepare();
   return true;
@@ -125,7 +156,7 @@ void launch_recorder::record_abnormal_end(observation& into) {
 }
 
 void launch_recorder::check_inputs(observation& into) {
-  if (checksum_inputs(set_) != set_.inputs_checksum)
+  if (checksum_inputs(set_) != inputs_checksum_)
     add_violation(into, {violation::kind::input_modified, std::nullopt, "run", "an input has changed"});
 }
 
@@ -133,13 +164,13 @@ void launch_recorder::check_outputs(const input_set& set, std::int32_t index, bo
   for (const buffer& b : set.outputs) {
     if (!b.region) continue;
     const int axis = row_axis(set, b.where);
-    const damage outside = find_damage(b, set.sizes.t, axis, index, how_.poison_seed);
+    const damage outside = find_damage(b, rows_due(), axis, index, how_.poison_seed);
     if (outside.band) {
       add_violation(into, {violation::kind::out_of_bounds, b.where, "run",
                            fmt::format("{} was written {}", name(b.where), where_in(outside))});
     } else if (outside.beyond_t) {
       add_violation(into, {violation::kind::beyond_t, b.where, "run",
-                           fmt::format("rows of {} at or past T = {} were written, {}", name(b.where), set.sizes.t,
+                           fmt::format("rows of {} at or past T = {} were written, {}", name(b.where), rows_due(),
                                        where_in(outside))});
     }
     if (!returned_error) continue;

@@ -5,6 +5,8 @@
 
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/observation.h"
 #include "core/run_spec.h"
@@ -18,6 +20,10 @@ class launch_recorder {
   // Poisons the outputs for launch 0. `set` must outlive this; with how.second_plan the second plan gets outputs of its
   // own.
   launch_recorder(input_set& set, const run_spec& how);
+  // However the launches ended, the inputs are as they were made.
+  ~launch_recorder() { restore_lengths(); }
+  launch_recorder(const launch_recorder&) = delete;
+  launch_recorder& operator=(const launch_recorder&) = delete;
 
   // With other outputs, the same inputs; null without a second plan.
   const input_set* second() const { return second_ ? &*second_ : nullptr; }
@@ -30,6 +36,12 @@ class launch_recorder {
   void record_abnormal_end(observation& into);
 
  private:
+  // Contents of the rehearsal: the lengths of the first sequence alone (of none where there is one only).
+  void shorten_lengths();
+  void restore_lengths();
+  bool rehearsing() const { return how_.rehearse && next_ == 0; }
+  std::int64_t rows_due() const { return rehearsing() ? rehearsed_rows_ : set_.sizes.t; }
+
   void prepare();
   void check_inputs(observation& into);
   void check_outputs(const input_set& set, std::int32_t index, bool returned_error, observation& into);
@@ -39,6 +51,9 @@ class launch_recorder {
   const run_spec how_;
   std::optional<input_set> second_;
   std::int32_t next_ = 0;  // index of the launch that is due
+  std::vector<std::pair<slot, std::vector<std::int32_t>>> full_lengths_;
+  std::int64_t rehearsed_rows_ = 0;
+  std::uint64_t inputs_checksum_ = 0;  // of the contents that the due launch sees
 };
 
 // The tensors of `set` (and the outputs of `second`, if any) as they are in this process.

@@ -259,7 +259,7 @@ bool session::launch_each(const bound_case& c, const run_spec& how, planned& on,
     launch_report report{i, 0, 0, {}};
     events.entering("run");
     // Rule R3: what the first launch may still set up, a later one finds ready.
-    memory_limiter* frozen = how.limit_memory && i > 0 ? limits_ : nullptr;
+    memory_limiter* frozen = how.limit_memory && i > (how.rehearse ? 1 : 0) ? limits_ : nullptr;
     const call_end end = watched("run", report.violations, frozen,
                                  [&] { return table_->run(on.plan, args.get(), on.memory.data(), nullptr); });
     if (const std::string where = on.memory.damage(); !where.empty())

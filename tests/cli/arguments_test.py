@@ -37,7 +37,8 @@ class Refusals(ProgramTest):
             (["describe", "a\nb"], ["case"]),
             (["list", "sheep"], ["sheep", "implementations"]),
             (["golden", "check", "no-such.safetensors"], ["no-such.safetensors"]),
-            (["frobnicate"], ["frobnicate"]),
+            (["frobnicate"], ["frobnicate", "check"]),
+            (["golden", "chek"], ["golden", "chek", "check"]),
             ([], ["--help"]),
         ]:
             with self.subTest(arguments=arguments):

@@ -91,6 +91,10 @@ class Behaviour(ProgramTest):
         case = self.verdict("ignores_t", 1, case=ATTEND)
         self.assertEqual(case["verdict"], "fail", case["reason"])
 
+    def test_lengths_of_an_earlier_run_are_not_remembered(self):
+        for case in (QUICK, "attend/m3.tp4/q4.n300/bf16.paged/random/s0"):
+            self.assertEqual(self.verdict("stale_state", 1, case=case)["verdict"], "fail")
+
     def test_the_rest_of_a_run_is_unharmed(self):
         """A crash in every attend case leaves the select cases judged."""
         report = self.report("check", "--impl", plugin("crash_attend"), "--filter", "*rag.small*", code=1)
