@@ -65,8 +65,10 @@ std::vector<perturbation> select_targets(const case_spec& c, const opportunities
   const bool distinct = c.variant != "equal" && c.variant != "few" && c.variant != "tie17" && c.variant != "zero";
   const bool free_slots = c.shape.topk > c.shape.local_blocks + c.shape.init_blocks;
   if (distinct && free_slots) t.push_back(drop_last_choice);
-  // In `random` and `nan` nothing makes the local block the worst one, so that it may be chosen without being forced.
-  if (c.shape.local_blocks > 0 && c.variant != "nan" && c.variant != "random") t.push_back(forget_local);
+  // In `random` and `nan` nothing makes the local block the worst one: it may be chosen without being forced, unless every
+  // slot is a forced one.
+  const bool local_is_worst = (c.variant != "nan" && c.variant != "random") || !free_slots;
+  if (c.shape.local_blocks > 0 && local_is_worst) t.push_back(forget_local);
   if (!free_slots) return t;
   if (c.variant == "heads" && c.shape.hkv > 1) t.push_back(shared_heads);
   if (c.variant == "random" && can.two_rows) t.push_back(neighbour_row);
