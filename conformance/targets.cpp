@@ -58,12 +58,13 @@ std::vector<perturbation> attend_targets(const case_spec& c, const opportunities
     if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
     if (can.future_keys) t.push_back(key_past_diagonal);
     if (c.layout != page_layout::contiguous && can.two_blocks) t.push_back(swap_table_entries);
-    if (t.empty()) t = {drop_heavy_key};
   }
+  // A case with rows and no target would pass without having shown that it sees anything.
+  if (t.empty()) t = {drop_heavy_key};
   return t;
 }
 
-std::vector<perturbation> select_targets(const case_spec& c, const opportunities& can) {
+std::vector<perturbation> select_faults(const case_spec& c, const opportunities& can) {
   if (!can.sparse) return {drop_last_choice};
   std::vector<perturbation> t;
   const bool distinct = c.variant != "equal" && c.variant != "few" && c.variant != "tie17" && c.variant != "zero";
@@ -80,6 +81,14 @@ std::vector<perturbation> select_targets(const case_spec& c, const opportunities
   if (c.variant == "nan") t.push_back(nan_wins);
   if (c.variant == "inf" || c.variant == "huge") t.push_back(sentinel_collides);
   if (c.variant == "outlier") t.push_back(rank_16bit);
+  return t;
+}
+
+// Where nothing may show (all scores equal and nothing forced), the target that every choice has makes the case
+// insensitive instead of passed.
+std::vector<perturbation> select_targets(const case_spec& c, const opportunities& can) {
+  auto t = select_faults(c, can);
+  if (t.empty()) t = {drop_last_choice};
   return t;
 }
 

@@ -111,6 +111,21 @@ TEST(core_list, every_case_with_rows_has_target_faults) {
   }
 }
 
+// Any case that can be named, not only those of the lists: without a target it would pass unseen.
+TEST(targets, no_case_with_rows_is_without) {
+  for (const auto& f : families())
+    for (const op o : f.operators)
+      for (const auto v : f.variants)
+        for (const char* shape : {"m3", "h2x1.d64.b32.k1.l0.i0", "h2x1.d64.b32.k1.l1.i0", "h2x2.d64.b32.k4.l0.i4"})
+          for (const char* lengths : {"q1.n1", "q1.n100", "q3.n4K"}) {
+            const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
+            const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
+                                      (o == op::select ? "fp32/" : "bf16.paged/") + family + "/s0");
+            EXPECT_FALSE(targets_of(c).empty()) << name(c);
+          }
+  EXPECT_TRUE(targets_of(parse_case("attend/m3/rag.idle/bf16.paged/random/s0")).empty());
+}
+
 TEST(core_list, covers_every_family_and_variant) {
   std::set<std::string> seen;
   for (const auto& c : choose(load_list("core"), {})) seen.insert(c.family + "." + c.variant);
