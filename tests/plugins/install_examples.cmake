@@ -27,8 +27,8 @@ foreach(file IN LISTS package_files)
 endforeach()
 
 foreach(example c cpp)
-  # A copy, so that a build beside the sources would show as a fault of the example and not as a change of the tree.
-  file(COPY "${SOURCE}/examples/plugin/${example}" DESTINATION "${WORK}/examples")
+  # The installed copy is what the plugin guide hands out.
+  file(COPY "${WORK}/moved/share/msabench/examples/plugin/${example}" DESTINATION "${WORK}/examples")
   set(build "${WORK}/build-${example}")
   must_succeed("configure ${example}" "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${WORK}/examples/${example}" -B "${build}"
     -D "CMAKE_PREFIX_PATH=${WORK}/moved" -D "CMAKE_C_COMPILER=${C_COMPILER}" -D "CMAKE_CXX_COMPILER=${CXX_COMPILER}"
