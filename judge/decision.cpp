@@ -2,6 +2,7 @@
 // From everything seen to one verdict. Order of precedence (docs/verdicts.md): how the process ended, what was
 // declared, damage, the values, how much of that could be seen, and only then a pass.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -49,7 +50,18 @@ std::string place_of(const worst_element& w) {
 // K1 .. K3 compare numbers; the others say in words what is wrong.
 bool is_numeric_check(const check_result& c) { return c.id == "K1" || c.id == "K2" || c.id == "K3"; }
 
-std::string line_of(const subject& what, const check_result& c) {
+// One declaration has to satisfy every failing check, or it is none that would have let the case pass.
+std::string cure_of(const std::vector<const check_result*>& failing) {
+  std::vector<std::string> cures;
+  for (const auto* c : failing) {
+    if (c->cure.empty()) return "no declared number would have made it pass";
+    if (std::ranges::find(cures, c->cure) == cures.end()) cures.push_back(c->cure);
+  }
+  return fmt::format("would pass with {}", fmt::join(cures, " and "));
+}
+
+std::string line_of(const subject& what, const std::vector<const check_result*>& failing) {
+  const check_result& c = *failing.front();
   std::string text = fmt::format("{} {}", c.id, name(what.agreed.operation));
   if (c.worst.where) text += fmt::format(" {}", name(*c.worst.where));
   if (const auto place = place_of(c.worst); !place.empty()) text += fmt::format(" at {}", place);
@@ -64,9 +76,7 @@ std::string line_of(const subject& what, const check_result& c) {
     parts.push_back(std::move(limit));
   }
   if (!c.note.empty()) parts.push_back(c.note);
-  if (is_numeric_check(c))
-    parts.push_back(c.cure.empty() ? "no declared number would have made it pass"
-                                   : fmt::format("would pass with {}", c.cure));
+  if (is_numeric_check(c)) parts.push_back(cure_of(failing));
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i > 0 ? "; " : "") + parts[i];
   return text;
 }
@@ -104,7 +114,7 @@ bool before(const check_result* a, const check_result* b) {
 decision decide_failure(const subject& what, std::vector<const check_result*> failing) {
   std::ranges::stable_sort(failing, before);
   const auto& first = *failing.front();
-  std::string reason = line_of(what, first);
+  std::string reason = line_of(what, failing);
   std::string others;
   for (std::size_t i = 1; i < failing.size(); ++i)
     if (failing[i]->id != first.id && others.find(failing[i]->id) == std::string::npos)

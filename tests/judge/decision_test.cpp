@@ -150,6 +150,19 @@ TEST(decide, damage_comes_before_values) {
   }
 }
 
+TEST(decide, a_cure_is_named_only_if_it_cures_everything) {
+  seen_case s;
+  s.checks = {bad("K1", fail_kind::numeric), bad("K2", fail_kind::numeric)};
+  s.checks[0].cure = "p_operand bf16 instead of fp32";
+  EXPECT_NE(s.decide().reason.find("no declared number would have made it pass"), std::string::npos);
+  EXPECT_EQ(s.decide().reason.find("would pass with"), std::string::npos);
+  s.checks[1].cure = "lse_from_rounded_p 1";
+  EXPECT_NE(s.decide().reason.find("would pass with p_operand bf16 instead of fp32 and lse_from_rounded_p 1"),
+            std::string::npos);
+  s.checks[1].cure = s.checks[0].cure;
+  EXPECT_NE(s.decide().reason.find("would pass with p_operand bf16 instead of fp32;"), std::string::npos);
+}
+
 TEST(decide, reported_checks_do_not_gate) {
   seen_case s;
   s.checks = {good("K0"), bad("K6", fail_kind::numeric)};
