@@ -91,7 +91,8 @@ std::string try_stores(const retrial& again, const numerics& declared) {
       if (again.passes(n)) return fmt::format("{} {} truncated instead of to nearest", field.name, name(now));
     }
     for (const auto t : formats) {
-      if (t == now) continue;
+      const bool accumulator = field.type == &numerics::pv_acc || field.type == &numerics::score_acc;
+      if (t == now || (t == fp8_acc && !accumulator)) continue;  // fp8_acc is a format of accumulators alone
       numerics n = declared;
       n.*field.type = t;
       if (again.passes(n)) return fmt::format("{} {} instead of {}", field.name, name(t), name(now));

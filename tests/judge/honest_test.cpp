@@ -147,6 +147,23 @@ TEST(cure, names_the_number_that_was_not_declared) {
   }
 }
 
+TEST(cure, proposes_no_accumulator_as_an_operand) {
+  attend_world w({.d = 32, .block = 16, .topk = 4, .sequences = {{1, 200}}, .type = bf16});
+  w.fill_random(11);
+  w.agreed.out = fp32;
+  w.declared.out_store = w.declared.p_operand = fp32;
+  w.out = tensor(fp32, {w.rows(), w.shape.hq, w.shape.d});
+  w.run({.p = fp32});
+  const double limit = find_check(checks_of(w), "K1").limit;
+  const auto at = w.out.view().offset(0, 0, 0);
+  w.out.set(at, w.out.view().at(0, 0, 0) + 16 * limit);
+  const auto checks = checks_of(w);
+  const auto& k1 = find_check(checks, "K1");
+  EXPECT_FALSE(k1.passed);
+  EXPECT_TRUE(k1.cure.starts_with("p_operand ")) << told(checks);
+  EXPECT_EQ(k1.cure.find("fp8acc"), std::string::npos) << told(checks);
+}
+
 TEST(cure, is_empty_for_a_fault_that_no_declaration_explains) {
   attend_world w({});
   w.fill_random(5);
