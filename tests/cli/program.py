@@ -2,6 +2,7 @@
 """Runs the built msabench as a person would; shared by the tests of this folder."""
 
 import json
+import jsonschema
 import os
 import pathlib
 import subprocess
@@ -13,6 +14,8 @@ BUILD = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path("bu
 MSABENCH = BUILD / "bin" / "msabench"
 PLUGINS = BUILD / "test-plugins"
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+SCHEMA = json.loads((SOURCE / "reports" / "schema" / "report-1.schema.json").read_text())
 
 # A case that takes milliseconds, for tests of everything but numbers.
 QUICK = "attend/h8x2.d64.b32.k4.l1.i0/rag.small/fp32.contig/random/s0"
@@ -48,7 +51,12 @@ class ProgramTest(unittest.TestCase):
         result = run(*arguments, "--json", path, **more)
         if code is not None:
             self.assertEqual(result.code, code, result.out + result.err)
-        return json.loads(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        report = json.loads(path.read_text())
+        jsonschema.validate(report, SCHEMA)
+        path.unlink()
+        return report
 
     def assert_refused(self, result, *words, code=64):
         """One clear line on stderr that holds every word, and nothing half done."""

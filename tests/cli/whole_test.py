@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main jobs as a whole: the lists on naive, the examples, qualify."""
+
+import json
+import time
+import unittest
+
+from program import ProgramTest, plugin, run
+
+
+class Whole(ProgramTest):
+    def test_naive_passes_core(self):
+        start = time.monotonic()
+        report = self.report("check", "--impl", "naive", "--level", "core", code=0)
+        self.assertLess(time.monotonic() - start, 240)
+        self.assertGreaterEqual(len(report["cases"]), 60)
+        self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass"})
+        self.assertEqual({c["name"].split("/")[0] for c in report["cases"]}, {"attend", "select"})
+        for case in report["cases"]:
+            if case["rows_total"] and "idle" not in case["name"]:
+                self.assertTrue(case["detectability"]["judged"], case["name"])
+                self.assertGreaterEqual(case["detectability"]["value"], 4, case["name"])
+                self.assertGreater(case["rows_checked"], 0, case["name"])
+
+    def test_examples_pass_what_they_accept(self):
+        for name in ("example_c", "example_cpp"):
+            with self.subTest(name=name):
+                report = self.report("check", "--impl", plugin(name), "--op", "attend", code=0)
+                self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass", "unsupported"})
+                self.assertGreater(sum(c["verdict"] == "pass" for c in report["cases"]), 8)
+
+    def test_other_seeds_pass_too(self):
+        self.report("check", "--impl", "naive", "--seed", "18446744073709551615", code=0)
+
+    def test_in_process_agrees(self):
+        report = self.report("check", "--impl", "naive", "--in-process", code=0)
+        self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass"})
+
+    def test_qualify_leaves_its_reports(self):
+        result = run("qualify", cwd=self.folder)
+        self.assertEqual(result.code, 0, result.out + result.err)
+        folder = self.folder / "out" / "qualify"
+        self.assertEqual(sorted(p.name for p in folder.iterdir()), ["junit.xml", "report.json", "report.md"])
+        report = json.loads((folder / "report.json").read_text())
+        self.assertEqual(report["schema"], "msabench.report/1")
+
+    def test_shards_make_the_whole(self):
+        whole = self.report("check", "--impl", "naive", "--op", "select", code=0)
+        parts = []
+        for i in range(2):
+            parts += [c["name"] for c in self.report("check", "--impl", "naive", "--op", "select", "--shard", f"{i}/2", code=0)["cases"]]
+        self.assertEqual(sorted(parts), sorted(c["name"] for c in whole["cases"]))
+
+    def test_outputs_decide_bit_by_bit(self):
+        """Limits and results do not depend on the number of threads that the suite has."""
+        reports = []
+        for threads in ("1", "2", "3"):
+            report = self.report("check", "--impl", "naive", "--filter", "attend/m3.tp4/rag.*", env={"OMP_NUM_THREADS": threads}, code=0)
+            for case in report["cases"]:
+                case.pop("elapsed_s")
+            reports.append(json.dumps([(c["name"], c["checks"], c["detectability"]) for c in report["cases"]], sort_keys=True))
+        self.assertEqual(reports[0], reports[1])
+        self.assertEqual(reports[0], reports[2])
+
+
+if __name__ == "__main__":
+    unittest.main()
