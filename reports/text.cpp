@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t line_columns = 100;
 constexpr std::size_t verdict_columns = 15;  // "quality-warning"
-constexpr std::size_t name_columns = 60;
+constexpr std::size_t name_columns = 58;
 constexpr std::size_t max_sentence_chars = 2000;
 
 // Columns that a terminal uses for UTF-8 text without wide or combining characters.
