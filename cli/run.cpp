@@ -42,9 +42,9 @@ void write_reports(const run_record& run, const output& out, const report_paths&
   if (!paths.junit.empty()) write_junit(run, paths.junit);
   if (paths.folder.empty()) return;
   const std::filesystem::path folder(paths.folder);
-  write_report_json(run, (folder / "report.json").string());
-  write_markdown(run, (folder / "report.md").string());
-  write_junit(run, (folder / "junit.xml").string());
+  write_report_json(run, (folder / "report.json").string(), "--out");
+  write_markdown(run, (folder / "report.md").string(), "--out");
+  write_junit(run, (folder / "junit.xml").string(), "--out");
 }
 
 }  // namespace
@@ -89,8 +89,9 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
     line.show(where);
   });
   line.clear();
-  write_reports(run, out, paths);
+  // First, so that a report that can't be written does not take the result along.
   out.print(text_summary(run, out.colour()));
+  write_reports(run, out, paths);
   if (!paths.folder.empty())
     out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
   return exit_code_of(run);

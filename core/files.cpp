@@ -132,6 +132,13 @@ class temporary_file {
     return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
   }
 
+  // A full file system still makes files: only writing a block shows it.
+  int try_writing() const {
+    const std::string block(4096, '\n');
+    const std::string_view pieces[] = {block};
+    return write_all(fd_, pieces);
+  }
+
   int rename_to(const fs::path& path) {
     if (::rename(path_.c_str(), path.c_str()) != 0) return errno;
     renamed_ = true;
@@ -169,7 +176,9 @@ void write_file_atomically(std::string_view field, const fs::path& path, std::st
 void require_writable(std::string_view field, const fs::path& path) {
   if (examine(field, path) == target_kind::special) return;
   if (!path.has_filename()) bad_input(field, path.string(), "is a folder", "give the path of a file");
+  const write_signals_off quiet;
   const temporary_file trial(field, final_target(field, path));
+  if (const int error = trial.try_writing()) refuse(field, path, "can't be written", error);
 }
 
 void ensure_folder(std::string_view field, const fs::path& path) {

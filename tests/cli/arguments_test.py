@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import resource
 import unittest
 
 from program import QUICK, SOURCE, ProgramTest, run
@@ -120,6 +121,16 @@ class Unwritable(ProgramTest):
         self.check("--json", self.folder, words=["--json"])
         self.check("--json", "/proc/self/nowhere.json", words=["--json"])
         self.check("--out", "/proc/nowhere", words=["--out"])
+
+    def test_no_space_left(self):
+        """A limit of file sizes stands for a full device: files can be made there, but nothing fits."""
+        for option, path in (("--json", self.folder / "r.json"), ("--out", self.folder / "out"), ("--junit", self.folder / "j.xml")):
+            with self.subTest(option=option):
+                result = run("repro", QUICK, "--impl", "naive", option, path,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+                self.assert_refused(result, option)
+                self.assertNotIn("pass", result.out)
+        self.assertEqual([p for p in self.folder.rglob("*") if p.is_file()], [])
 
     def test_missing_folder_of_a_file(self):
         self.check("--json", self.folder / "none" / "r.json", words=["--json"])
