@@ -76,6 +76,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A closed pipe (`| head`) ends writes with an error, not the process with a signal half-way through a report.
   std::signal(SIGPIPE, SIG_IGN);
+  // So does a limit on the size of files (`ulimit -f`).
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return msabench::run(argc, argv);
   } catch (const msabench::usage_error& e) {

@@ -192,13 +192,19 @@ double attend_scratch_bytes(const attend_sizes& s) {
 
 void attend(const stages& stage, const attend_call& call, int threads, void* scratch, std::int64_t slice_bytes) {
   const std::int64_t tasks = call.rows.tokens() * call.kv_heads;
+  const auto compute = [&](std::int64_t task, void* slice) {
+    stage.attend_row(stage, call, task / call.kv_heads, static_cast<std::int32_t>(task % call.kv_heads), slice);
+  };
+  // libgomp allocates a team of one anew in each parallel region; R3 forbids that.
+  if (threads == 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) compute(task, scratch);
+    return;
+  }
 #pragma omp parallel num_threads(threads)
   {
     void* slice = static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num();
 #pragma omp for schedule(dynamic, 1)
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      stage.attend_row(stage, call, task / call.kv_heads, static_cast<std::int32_t>(task % call.kv_heads), slice);
-    }
+    for (std::int64_t task = 0; task < tasks; ++task) compute(task, slice);
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/naive/glue.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <new>
 
@@ -111,7 +113,7 @@ const msabench_plugin* plugin(const msabench_host* given, const char* name, cons
   read_struct(given, host);  // nothing that a later host may say about itself matters here
   if (host.device.type != cpu) return nullptr;
   plugin_stages = &stage;
-  plugin_threads = std::max(1, host.threads);
+  plugin_threads = std::clamp(host.threads, 1, std::max(1, omp_get_thread_limit()));
   plugin_table = {sizeof(msabench_plugin),
                   MSABENCH_ABI_MAJOR,
                   MSABENCH_ABI_MINOR,

@@ -45,19 +45,25 @@ std::int64_t select_scratch_bytes(std::int64_t max_blocks) {
 
 void select(const stages& stage, const select_call& call, int threads, void* scratch, std::int64_t slice_bytes) {
   const std::int64_t tasks = call.rows.tokens() * call.heads;
+  const auto compute = [&](std::int64_t task, void* slice) {
+    const std::int64_t row = task / call.heads, head = task % call.heads;
+    row_place place = call.rows.place(row);
+    // Lengths above the bound of the problem are the caller's fault, but no reason to read behind the scores.
+    place.position = std::min(place.position, call.max_blocks * call.rule.block - 1);
+    stage.select_row(call.rule, place, call.scores + head * call.score_head_stride + row * call.score_row_stride,
+                     static_cast<std::int32_t*>(slice),
+                     call.ids + row * call.id_row_stride + head * call.id_head_stride);
+  };
+  // libgomp allocates a team of one anew in each parallel region; R3 forbids that.
+  if (threads == 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) compute(task, scratch);
+    return;
+  }
 #pragma omp parallel num_threads(threads)
   {
-    auto* candidates =
-        reinterpret_cast<std::int32_t*>(static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num());
+    void* slice = static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num();
 #pragma omp for schedule(dynamic, 4)
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      const std::int64_t row = task / call.heads, head = task % call.heads;
-      row_place place = call.rows.place(row);
-      // Lengths above the bound of the problem are the caller's fault, but no reason to read behind the scores.
-      place.position = std::min(place.position, call.max_blocks * call.rule.block - 1);
-      stage.select_row(call.rule, place, call.scores + head * call.score_head_stride + row * call.score_row_stride,
-                       candidates, call.ids + row * call.id_row_stride + head * call.id_head_stride);
-    }
+    for (std::int64_t task = 0; task < tasks; ++task) compute(task, slice);
   }
 }
 

@@ -114,6 +114,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 }  // namespace
 
+// A parallel region of one thread makes libgomp allocate a team each time; that is no breach of R3 by a kernel.
+TEST(fault, one_thread_needs_no_memory_of_its_own) {
+  if (sanitized) GTEST_SKIP() << "no memory limits under sanitizers";
+  run_spec how = two_launches();
+  how.launches = 20;
+  const observation seen = run_case(*worker_of("naive", 20, 1), how);
+  EXPECT_EQ(seen.result, outcome::completed) << seen.message;
+  EXPECT_EQ(find(seen, violation::kind::memory_limit), nullptr);
+}
+
 TEST(fault, allocation_in_run_is_seen_from_the_second_launch_on) {
   if (sanitized) GTEST_SKIP() << "no memory limits under sanitizers";
   const observation seen = run_case(*worker_of("allocates_run"), two_launches());

@@ -20,9 +20,9 @@ inline std::string plugin_path(const std::string& name) {
 
 inline implementation_ref plugin(const std::string& name) { return {name, plugin_path(name), {}}; }
 
-inline std::unique_ptr<executor> worker_of(const std::string& name, double query_timeout_s = 20) {
+inline std::unique_ptr<executor> worker_of(const std::string& name, double query_timeout_s = 20, int threads = 2) {
   executor_options options;
-  options.threads = 2;
+  options.threads = threads;
   options.query_timeout_s = query_timeout_s;
   return make_worker_executor(plugin(name), options);
 }
