@@ -92,6 +92,9 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
   if (agreed.answer.result != outcome::completed) return judge_without_outputs(record, what, agreed.answer);
   record.declared = what.declared;
   record.delivers = what.delivers;
+  // The name says otherwise, so the record has to tell.
+  if (agreed.agreed.layout != c.layout)
+    record.remarks.push_back("K and V handed over as fused pages: separate ones are refused");
   if (!agreed.refused.empty()) {
     record.decided = verdict::unsupported;
     record.reason = agreed.refused;
