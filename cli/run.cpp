@@ -10,9 +10,9 @@
 #include "core/files.h"
 #include "core/units.h"
 #include "host/interrupt.h"
-#include "reports/report_json.h"
 #include "reports/junit.h"
 #include "reports/markdown.h"
+#include "reports/report_json.h"
 #include "reports/text.h"
 
 namespace msabench {
