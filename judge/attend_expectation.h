@@ -55,11 +55,11 @@ class attend_outputs {
   const tensor_view& out_view() const { return *out_; }
   const tensor_view& lse_view() const { return *lse_; }
   void out(std::int64_t row, std::int64_t head, std::vector<double>& channels) const;
+  // Natural: adapt_outputs of host/ has converted what was delivered to base 2.
   double lse(std::int64_t row, std::int64_t head) const;
 
  private:
   const tensor_view *out_ = nullptr, *lse_ = nullptr;
-  double to_natural_ = 1;
 };
 
 class attend_expectation final : public expectation {

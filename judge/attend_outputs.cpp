@@ -2,7 +2,6 @@
 // Reading inputs and outputs of `attend` in the contract's own terms, and the ratio of a row's errors to its limits.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "core/dtype.h"
 #include "judge/attend_expectation.h"
@@ -88,7 +87,6 @@ double attend_gauge::worst_ratio(const reference::attend_row& row, std::span<con
 
 attend_outputs::attend_outputs(const subject& what, const launch& l) : out_(output(l, slot::out)) {
   if (what.delivers.lse != lse_form::none) lse_ = output(l, slot::lse);
-  if (what.delivers.lse == lse_form::base2) to_natural_ = std::numbers::ln2;
 }
 
 void attend_outputs::out(std::int64_t row, std::int64_t head, std::vector<double>& channels) const {
@@ -96,6 +94,6 @@ void attend_outputs::out(std::int64_t row, std::int64_t head, std::vector<double
   widen(out_->data, out_->desc.type, out_->offset(row, head), out_->desc.shape[2], channels.data());
 }
 
-double attend_outputs::lse(std::int64_t row, std::int64_t head) const { return lse_->at(row, head) * to_natural_; }
+double attend_outputs::lse(std::int64_t row, std::int64_t head) const { return lse_->at(row, head); }
 
 }  // namespace msabench::judge
