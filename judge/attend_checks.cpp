@@ -61,6 +61,7 @@ class worst_rows {
 
 std::vector<const reference::attend_row*> rows_of(const std::vector<failing_row>& failing) {
   std::vector<const reference::attend_row*> rows;
+  rows.reserve(failing.size());
   for (const auto& f : failing) rows.push_back(f.want);
   return rows;
 }
@@ -110,7 +111,7 @@ bool attend_expectation::selects_nothing(std::int64_t row, std::int64_t kv_head)
 check_result attend_expectation::check_structure(const attend_outputs& got, int launch_index,
                                                  std::uint64_t poison_seed) const {
   value_scan scan(launch_index, poison_seed);
-  const std::int64_t group = what_.agreed.group();
+  const std::int64_t group = std::max(1, what_.agreed.group());
   const bool any_empty_value = what_.delivers.empty_row == empty_form::undefined;
   for (std::int64_t row = 0; row < map_.total_rows(); ++row)
     for (std::int64_t head = 0; head < what_.agreed.hq; ++head) {

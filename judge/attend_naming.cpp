@@ -86,7 +86,7 @@ key_set selected_keys(const reference::attend_inputs& in, const reference::atten
   key_set keys(in.p.block, std::move(channels));
   std::vector<double> v(static_cast<std::size_t>(in.p.d));
   for (const auto& k : reference::attended_keys(in, want.row, want.head)) {
-    reference::value_of(in, want.row, want.head / in.p.group(), k.key, v);
+    reference::value_of(in, want.row, want.head / std::max(1, in.p.group()), k.key, v);
     keys.add(k.key, v);
   }
   return keys;
@@ -103,7 +103,7 @@ key_set other_keys(const reference::attend_inputs& in, const reference::row_plac
   std::vector<double> v(static_cast<std::size_t>(in.p.d));
   for (std::int64_t key = 0; key < place.kv_len; ++key) {
     if (key <= place.position && selected.contains(key / in.p.block)) continue;
-    reference::value_of(in, want.row, want.head / in.p.group(), key, v);
+    reference::value_of(in, want.row, want.head / std::max(1, in.p.group()), key, v);
     keys.add(key, v);
   }
   return keys;
@@ -113,7 +113,7 @@ key_set other_keys(const reference::attend_inputs& in, const reference::row_plac
 std::string name_wrong_head(const reference::attend_inputs& in, const reference::attend_row& want,
                             std::span<const double> got, std::span<const double> limit) {
   const auto keys = reference::attended_keys(in, want.row, want.head);
-  const std::int64_t own = want.head / in.p.group();
+  const std::int64_t own = want.head / std::max(1, in.p.group());
   const auto d = static_cast<std::size_t>(in.p.d);
   std::vector<double> v(d), out(d);
   for (std::int64_t r = 0; r < in.p.hkv; ++r) {

@@ -25,7 +25,7 @@ perturbable_row::perturbable_row(const reference::attend_inputs& in, const refer
       place_(map[want.row]),
       want_(want),
       keys_(reference::attended_keys(in, want.row, want.head)),
-      kv_head_(want.head / in.p.group()) {}
+      kv_head_(want.head / std::max(1, in.p.group())) {}
 
 perturbable_row::contribution perturbable_row::none() const {
   return {0, std::vector<double>(static_cast<std::size_t>(in_.p.d))};

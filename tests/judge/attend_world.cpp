@@ -261,7 +261,7 @@ void attend_world::poison_outputs(int launch_index) {
   }
 }
 
-const check_result& find_check(const std::vector<check_result>& checks, const std::string& id) {
+check_result find_check(const std::vector<check_result>& checks, const std::string& id) {
   const auto at = std::ranges::find(checks, id, &check_result::id);
   if (at == checks.end()) throw std::runtime_error("no check " + id);
   return *at;

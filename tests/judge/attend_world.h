@@ -87,7 +87,7 @@ class attend_world {
 };
 
 numerics honest_numerics(dtype type);
-const check_result& find_check(const std::vector<check_result>& checks, const std::string& id);
+check_result find_check(const std::vector<check_result>& checks, const std::string& id);
 std::vector<check_result> checks_of(const attend_world& w);
 // Whether all gating checks that are observed pass.
 bool passes(const std::vector<check_result>& checks);

@@ -223,7 +223,7 @@ TEST(merge, launches_that_disagree_fail_k7) {
   const auto merged =
       merge_launches(w.subject(), launches({"a", "b"}), {{good("K1")}, {bad("K1", fail_kind::numeric)}});
   EXPECT_FALSE(find_check(merged, "K1").passed);
-  const auto& k7 = find_check(merged, "K7");
+  const auto k7 = find_check(merged, "K7");
   EXPECT_FALSE(k7.passed);
   EXPECT_EQ(k7.kind, fail_kind::nondeterministic);
   EXPECT_EQ(k7.note, "launch 2 of 2 fails K1 where launch 1 of 2 passes");

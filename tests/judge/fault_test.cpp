@@ -35,7 +35,7 @@ TEST(fault, dropped_key_is_named_by_the_key_code) {
   const auto checks = run(w, editing([](std::int64_t row, std::int64_t, keys_of_row& keys) {
                             if (row == 5) std::erase(keys, 307);
                           }));
-  const auto& k3 = find_check(checks, "K3");
+  const auto k3 = find_check(checks, "K3");
   EXPECT_FALSE(k3.passed);
   EXPECT_EQ(k3.named, "key 307 (block 38, offset 3) dropped") << told(checks);
   EXPECT_EQ(k3.worst.index[0], 5);
@@ -67,7 +67,7 @@ TEST(fault, dropped_block_is_named_by_the_block_code) {
   const auto checks = run(w, editing([](std::int64_t row, std::int64_t kv_head, keys_of_row& keys) {
                             if (row == 2 && kv_head == 1) std::erase_if(keys, [](auto k) { return k / 8 == 37; });
                           }));
-  const auto& k3 = find_check(checks, "K3");
+  const auto k3 = find_check(checks, "K3");
   EXPECT_EQ(k3.named, "block 37 dropped") << told(checks);
   EXPECT_EQ(k3.worst.index[0], 2);
   EXPECT_GE(k3.worst.index[1], 2);
@@ -153,7 +153,7 @@ TEST(fault, coarse_declared_accumulator_is_not_observed_on_carry) {
   w.fill_carry();
   w.declared.pv_acc = fp8_acc;
   w.run({});
-  const auto& k3 = find_check(checks_of(w), "K3");
+  const auto k3 = find_check(checks_of(w), "K3");
   EXPECT_FALSE(k3.observed);
   EXPECT_FALSE(k3.passed);
 }
@@ -170,7 +170,7 @@ TEST(fault, unwritten_row_breaks_the_contract) {
   w.run({});
   w.out.bytes = partly;
   const auto checks = expect(w.subject(), w.all_rows())->check(w.outputs(), 1, 0);
-  const auto& k0 = find_check(checks, "K0");
+  const auto k0 = find_check(checks, "K0");
   EXPECT_FALSE(k0.passed);
   EXPECT_EQ(k0.kind, fail_kind::contract);
   EXPECT_EQ(k0.value, w.shape.hq * w.shape.d);
@@ -251,7 +251,7 @@ TEST(uncertain_rows, are_left_out_of_k1_and_counted) {
   w.declared.score_store = bf16;
   w.run({});
   const auto checks = checks_of(w);
-  const auto& k1 = find_check(checks, "K1");
+  const auto k1 = find_check(checks, "K1");
   EXPECT_NE(k1.note.find("left out"), std::string::npos) << told(checks);
 }
 

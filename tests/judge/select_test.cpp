@@ -180,7 +180,7 @@ TEST(select_checks, the_line_names_row_head_and_both_blocks) {
   auto w = two_heads();
   w.set_ids(4, 1, {0, 1, 2, 19});
   const auto checks = w.checks();
-  const auto& k5 = find_check(checks, "K5");
+  const auto k5 = find_check(checks, "K5");
   EXPECT_FALSE(k5.passed);
   EXPECT_EQ(k5.kind, fail_kind::selection);
   EXPECT_EQ(k5.worst.index, (std::vector<std::int64_t>{4, 1}));
@@ -217,7 +217,7 @@ TEST(select_checks, infinite_margins_stay_finite_in_reports) {
   select_world w({3}, 1, 2, {{infinity, -infinity, 0}});
   w.set_ids(0, 0, {1, 2});
   const auto checks = w.checks();
-  const auto& k5 = find_check(checks, "K5");
+  const auto k5 = find_check(checks, "K5");
   EXPECT_FALSE(k5.passed);
   EXPECT_TRUE(std::isfinite(k5.value));
 }
