@@ -9,6 +9,7 @@
 
 #include "cli/suite_version.h"
 #include "cli/verbs.h"
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "core/verdict.h"
 
@@ -83,6 +84,9 @@ int main(int argc, char** argv) {
   } catch (const msabench::usage_error& e) {
     msabench::complain(e.what());
     return msabench::exit_code::usage;
+  } catch (const msabench::environment_error& e) {
+    msabench::complain(e.what());
+    return msabench::exit_code::environment_refused;
   } catch (const std::exception& e) {
     msabench::complain(
         fmt::format("suite: {}; please report it with the command line", msabench::one_line(e.what(), 300)));

@@ -8,6 +8,7 @@
 #include "conformance/rows.h"
 #include "conformance/targets.h"
 #include "core/error.h"
+#include "core/operator_table.h"
 #include "host/interrupt.h"
 #include "inputs/input_set.h"
 #include "judge/judge.h"
@@ -130,6 +131,22 @@ double time_limit_s(const case_spec& c) {
   const double output_bytes = static_cast<double>(p.total_q) * p.hq * p.d * 4;
   return start_s +
          launches * (static_cast<double>(cost_triples(c)) / slow_triples_per_s + output_bytes / slow_bytes_per_s);
+}
+
+double memory_bytes(const case_spec& c) {
+  const problem p = make_problem(c);
+  // Outputs lie in shared memory and are copied after each launch unless equal to an earlier one; a right kernel has one copy.
+  constexpr double output_copies = 2;
+  double total = 0;
+  for (const auto& rule : slots_of(p.operation)) {
+    const bool cache = rule.where == slot::k || rule.where == slot::v || rule.where == slot::k_idx;
+    if (cache || !present(rule, p)) continue;
+    double elements = 1;
+    for (const auto side : shape_of(rule, p, bounds_of(p))) elements *= static_cast<double>(side);
+    total +=
+        elements * static_cast<double>(size_bytes(type_of(rule, p))) * (rule.dir == direction::out ? output_copies : 1);
+  }
+  return total;
 }
 
 case_record run_case(executor& on, const case_spec& c, const runner_options& options) {

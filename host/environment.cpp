@@ -73,6 +73,13 @@ void put_load(nlohmann::json& out) {
 
 }  // namespace
 
+double available_memory_bytes() {
+  const std::string text = field_of("/proc/meminfo", "MemAvailable");
+  double kibibytes = 0;
+  std::from_chars(text.data(), text.data() + text.size(), kibibytes);
+  return kibibytes * 1024;
+}
+
 nlohmann::json environment() {
   utsname system{};
   ::uname(&system);

@@ -80,6 +80,9 @@ agreement negotiate(executor& on, const problem& wanted);
 // written stay. What negotiate refuses never gets here.
 void adapt_outputs(const profile& delivered, launch& l);
 
+// Memory that this machine can still give, in bytes (MemAvailable); 0 if it does not say.
+double available_memory_bytes();
+
 // Machine, kernel, compiler, CPU, load: for reports. `msabench env` prints it.
 nlohmann::json environment();
 

@@ -45,6 +45,9 @@ class Refusals(ProgramTest):
             with self.subTest(arguments=arguments):
                 self.assert_refused(run(*arguments), *words)
 
+    def test_a_case_that_does_not_fit_the_memory_is_refused_before_it_is_made(self):
+        self.assert_refused(run("repro", "select/m3/q1M.n1M/fp32/select.random/s0", "--impl", "naive"), "memory", code=4)
+
     def test_contradictions(self):
         for arguments, words in [
             (["--in-process", "--timeout-s", "5"], ["--timeout-s", "--in-process"]),
