@@ -27,7 +27,7 @@ def findings_in(name, text):
 
 def selftest():
     """Each pattern matches its example and leaves the ordinary text beside it alone."""
-    for what, bad, good in [("a path of one machine", "cd /ho" "me/someone/src", "build/home/x and ${prefix}/work/x"),
+    for what, bad, good in [("a path of one machine", "cd /ho" "me/someone/src", "build/ho" "me/x and ${prefix}/wo" "rk/x"),
                             ("a host of a package registry", "https://py" "pi.org/simple", "the Debian package"),
                             ("a file outside the tree", "see ../sha" "red/spec", "shared pages"),
                             ("an unfinished place", "// TO" "DO: later", "todo list of a case"),
