@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
 
-// What a runtime takes from the heap to make a call at all is none of the plugin's doing: libgomp allocates its 1.5 KiB
-// for every team of one thread. The heap grows by 132 KiB for it.
-constexpr std::uint64_t runtime_bytes = std::uint64_t{256} << 10;
-
 // Without heap: it is called when there may be none left. 0 if the system does not say.
 std::uint64_t current_bytes() {
   const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -69,7 +65,7 @@ void address_space::freeze() {
   if (!active_) return;
   // Free memory at the top of the heap goes back first: it would hide an allocation.
   ::malloc_trim(0);
-  if (const std::uint64_t now = current_bytes()) set(now + runtime_bytes);
+  if (const std::uint64_t now = current_bytes()) set(now);
 }
 
 void address_space::thaw() { set(limit_); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of the worker's own address space. On a CPU a case may take what it needs to map plus 2 GiB and the stacks of
 // its threads; a launch under rule R3 may take nothing that a
-// heap would have to grow for by more than 256 KiB.
+// heap would have to grow for.
 #pragma once
 
 #include <cstdint>

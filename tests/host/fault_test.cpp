@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 }  // namespace
 
-// A parallel region of one thread makes libgomp allocate a team each time; that is no breach of R3 by a kernel.
+// A parallel region of one thread makes libgomp allocate a team each time; naive goes without the region then.
 TEST(fault, one_thread_needs_no_memory_of_its_own) {
   if (sanitized) GTEST_SKIP() << "no memory limits under sanitizers";
   run_spec how = two_launches();
