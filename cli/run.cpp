@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <filesystem>
 
 #include "conformance/runner.h"
@@ -96,19 +97,27 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
   install_interrupt_handler();
   const runner_options options{impl.timeout_s(), impl.repro_suffix()};
   const progress_line line(out);
-  run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
-    line.clear();
-    out.print(text_case_line(record, out.colour()));
-    out.print(text_case_detail(record, out.colour()));
-    if (request.show_detail) out.print(text_case_checks(record, out.colour()));
-    line.show(where);
-  });
+  std::exception_ptr gave_out;
+  try {
+    run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
+      line.clear();
+      out.print(text_case_line(record, out.colour()));
+      out.print(text_case_detail(record, out.colour()));
+      if (request.show_detail) out.print(text_case_checks(record, out.colour()));
+      line.show(where);
+    });
+  } catch (const environment_error&) {
+    // The verdicts so far are not lost with the machine.
+    gave_out = std::current_exception();
+    run.partial = true;
+  }
   line.clear();
   // First, so that a report that can't be written does not take the result along.
   out.print(text_summary(run, out.colour()));
   write_reports(run, out, paths);
   if (!paths.folder.empty())
     out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
+  if (gave_out) std::rethrow_exception(gave_out);
   return exit_code_of(run);
 }
 

@@ -7,6 +7,7 @@
 
 #include "conformance/rows.h"
 #include "conformance/targets.h"
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "core/operator_table.h"
 #include "host/interrupt.h"
@@ -63,6 +64,17 @@ void name_modified_inputs(observation& seen, const case_spec& c, const input_set
   }
 }
 
+// What an implementation promises and this version has no check for: it must not read as held.
+std::vector<std::string> unchecked_promises(const profile& delivers) {
+  std::vector<std::string> names;
+  for (const auto& [promised, text] : {std::pair{delivers.batch_invariant, "batch_invariant"},
+                                       {delivers.split_invariant, "split_invariant"},
+                                       {delivers.graph_safe, "graph_safe"},
+                                       {delivers.hardened, "hardened"}})
+    if (promised) names.emplace_back(text);
+  return names;
+}
+
 void judge_outputs(case_record& record, judge::subject& what, const observation& seen, const input_set& set) {
   const case_spec& c = what.definition;
   what.inputs = set.views();
@@ -82,6 +94,9 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   for (const auto& check : record.checks)
     if (!check.observed)
       record.unobserved.push_back(check.id + " not observed" + (check.note.empty() ? "" : ": " + check.note));
+  for (const std::string& promise : unchecked_promises(what.delivers))
+    record.unobserved.push_back(fmt::format("promise {} not checked: no case of this version holds it to it", promise));
+  if (record.rows_total == 0) record.remarks.push_back("no query tokens: only that nothing is touched was checked");
   take_decision(record, judge::decide(what, seen, record.checks, record.sees));
 }
 
@@ -161,6 +176,11 @@ case_record run_case(executor& on, const case_spec& c, const runner_options& opt
     run_into(record, on, c, options);
   } catch (const usage_error&) {
     throw;  // the plugin cannot be loaded at all: the user's affair
+  } catch (const environment_error&) {
+    throw;  // nothing is known about the case, and the next would meet the same
+  } catch (const std::bad_alloc&) {
+    throw environment_error({"case", record.name, "there is not enough memory to make or judge it",
+                             "take a smaller case, or a machine with more memory"});
   } catch (const std::exception& e) {
     record.decided = verdict::suite_error;
     record.reason = fmt::format("suite: {}", one_line(e.what(), 300));

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "host/executor.h"
 
@@ -139,7 +140,8 @@ std::string worker_executable() {
   const fs::path path = program_folder() / "msabench-worker";
   std::error_code error;
   if (!fs::exists(path, error))
-    throw suite_error(fmt::format("{} is missing; build the target msabench_worker", path.string()));
+    throw environment_error(
+        {"worker", path.string(), "is missing", "build the target msabench_worker, or install again"});
   return path.string();
 }
 

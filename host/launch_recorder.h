@@ -32,6 +32,9 @@ class launch_recorder {
   // of the launches that were due.
   bool record(std::span<const launch_report> reports, observation& into);
 
+  // How many have been recorded so far, the rehearsal included.
+  std::int32_t launches_recorded() const { return next_; }
+
   // Of a launch that did not return: what was damaged.
   void record_abnormal_end(observation& into);
 

@@ -113,25 +113,31 @@ json encode_tensor(const buffer& b, int plan, region_list& regions) {
           {"plan", plan}};
 }
 
-std::unique_ptr<shared_region> map_region(const json& element, unique_fd& fd) {
+void take_access(const execute_request::region& r) {
+  for (const auto& [begin, end] : r.unmapped) ::mprotect(r.memory->data() + begin, end - begin, PROT_NONE);
+}
+
+execute_request::region map_region(const json& element, unique_fd& fd) {
   const json_fields fields("region", element);
   std::uint64_t bytes = 0, guard_bytes = 0;
   fields.require("bytes");
   fields.read("bytes", bytes);
   fields.read("guard_bytes", guard_bytes);
-  auto region = std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes));
-  if (!fields.has("unmapped")) return region;
+  execute_request::region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)),
+                            {}};
+  if (!fields.has("unmapped")) return r;
   for (const json& range : list_of(fields, "unmapped")) {
     if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
       fields.refuse("unmapped", range, "is no range [begin, end]");
     const auto begin = range[0].get<std::uint64_t>(), end = range[1].get<std::uint64_t>();
-    if (begin > end || end > region->bytes()) fields.refuse("unmapped", range, "is outside its region");
-    ::mprotect(region->data() + begin, end - begin, PROT_NONE);
+    if (begin > end || end > r.memory->bytes()) fields.refuse("unmapped", range, "is outside its region");
+    r.unmapped.emplace_back(begin, end);
   }
-  return region;
+  take_access(r);
+  return r;
 }
 
-bound_tensor decode_tensor(const json& element, const std::vector<std::unique_ptr<shared_region>>& regions, int& plan) {
+bound_tensor decode_tensor(const json& element, const std::vector<execute_request::region>& regions, int& plan) {
   const json_fields fields("tensor", element);
   bound_tensor t;
   t.where = read_slot(fields);
@@ -157,7 +163,7 @@ bound_tensor decode_tensor(const json& element, const std::vector<std::unique_pt
     return t;
   }
   if (static_cast<std::size_t>(region) >= regions.size()) fields.refuse("region", region, "does not exist");
-  const shared_region& memory = *regions[static_cast<std::size_t>(region)];
+  const shared_region& memory = *regions[static_cast<std::size_t>(region)].memory;
   // In double, so that no product of foreign sizes overflows.
   double end = static_cast<double>(offset) + static_cast<double>(size_bytes(t.desc.type));
   for (std::size_t i = 0; i < t.desc.shape.size(); ++i)
@@ -172,6 +178,10 @@ bound_tensor decode_tensor(const json& element, const std::vector<std::unique_pt
 }  // namespace
 
 bool is_entry(std::string_view text) { return std::ranges::find(entries, text) != entries.end(); }
+
+json ready() { return {{"type", "ready"}, {"protocol", version}}; }
+
+bool is_ready(const json& in) { return in.value("type", "") == "ready" && in.value("protocol", 0) == version; }
 
 json encode(const load_request& r) {
   return {{"type", "load"}, {"protocol", version}, {"path", r.path}, {"device", r.where}, {"threads", r.threads}};
@@ -281,6 +291,22 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
            {"regions", std::move(regions.list)},
            {"tensors", std::move(tensors)}},
           std::move(regions.fds)};
+}
+
+void execute_request::move_elsewhere() {
+  for (region& r : regions) {
+    const std::byte* const first = r.memory->data();
+    const std::byte* const last = first + r.memory->bytes();
+    std::vector<std::byte**> inside;
+    for (auto* tensors : {&bound.tensors, &bound.second_outputs})
+      for (bound_tensor& t : *tensors)
+        if (t.data != nullptr && t.data >= first && t.data < last) inside.push_back(&t.data);
+    std::vector<std::ptrdiff_t> offsets;
+    for (const std::byte* const* data : inside) offsets.push_back(*data - first);
+    r.memory->move_elsewhere();
+    take_access(r);
+    for (std::size_t i = 0; i < inside.size(); ++i) *inside[i] = r.memory->data() + offsets[i];
+  }
 }
 
 execute_request decode_execute(message& in) {

@@ -22,6 +22,10 @@ inline constexpr int worker_socket_fd = 3;
 // Entry points, as `entered` names them.
 bool is_entry(std::string_view text);
 
+// "ready": the worker's first message, before it loads anything.
+nlohmann::json ready();
+bool is_ready(const nlohmann::json& in);
+
 struct load_request {
   std::string path;
   device where;
@@ -49,9 +53,17 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
 
 // The same on the worker's side, memory mapped.
 struct execute_request {
+  struct region {
+    std::unique_ptr<shared_region> memory;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> unmapped;  // bytes from its start that nobody may touch
+  };
   bound_case bound;
   run_spec how;
-  std::vector<std::unique_ptr<shared_region>> regions;
+  std::vector<region> regions;
+
+  // The same memory at other addresses, and the tensors with it; the old addresses are left without access. For rule
+  // R1: a plugin keeps no pointer once run has returned.
+  void move_elsewhere();
 };
 execute_request decode_execute(message& in);
 

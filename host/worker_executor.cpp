@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "core/hashes.h"
 #include "core/json_fields.h"
@@ -77,6 +78,12 @@ class worker_executor final : public executor {
       return false;
     }
     worker_ = worker_process::start(executable_);
+    wait_until_ready();
+    if (!worker_) {
+      seen.result = outcome::timed_out;
+      seen.message = "interrupted";
+      return false;
+    }
     seen.entry = "get";
     double remaining_s = options_.query_timeout_s;
     const int threads = options_.threads > 0 ? options_.threads : available_cores();
@@ -84,6 +91,23 @@ class worker_executor final : public executor {
       converse("loaded", remaining_s, seen, nullptr);
     if (!worker_ && !interrupted()) dead_load_ = seen;
     return worker_ != nullptr;
+  }
+
+  // Before any foreign code is in that process: what goes wrong here is the installation's fault or the machine's.
+  void wait_until_ready() {
+    double remaining_s = options_.query_timeout_s;
+    message in;
+    const worker_process::event what = worker_->wait(in, remaining_s);
+    if (what == worker_process::event::arrived && protocol::is_ready(in.body)) return;
+    const std::string why = what == worker_process::event::arrived ? "speaks another protocol"
+                            : what == worker_process::event::out_of_time
+                                ? "is not ready in time"
+                                : "ends at once: " + worker_->end_description();
+    const std::string output = worker_->take_output();
+    worker_.reset();
+    if (what == worker_process::event::interrupted) return;
+    throw environment_error({"worker", executable_, output.empty() ? why : why + ": " + one_line(output, 200),
+                             "install host and worker of one build, and see `ulimit -a`"});
   }
 
   bool begin(observation& seen) {
@@ -105,6 +129,8 @@ class worker_executor final : public executor {
     double remaining_s = how.timeout_s;
     if (send(message.body, message.fds, seen, remaining_s)) converse("done", remaining_s, seen, &recorder);
     if (!worker_ && seen.entry == "run") recorder.record_abnormal_end(seen);
+    if (seen.result == outcome::crashed && seen.entry == "run" && recorder.launches_recorded() == 1)
+      seen.message += "; in the second launch, whose buffers lie elsewhere than those of the first: see rule R1";
     finish(seen);
     return seen;
   }
@@ -171,6 +197,11 @@ class worker_executor final : public executor {
       fields.read("message", text);
       worker_.reset();
       throw suite_error("worker: " + text);
+    }
+    if (type == "no_resources") {
+      fields.read("message", text);
+      worker_.reset();
+      throw environment_error({"worker", "", text, ""});
     }
     if (type == "refused" && last == "loaded") {
       std::string remedy;

@@ -17,6 +17,7 @@
 #include <csignal>
 #include <thread>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "host/interrupt.h"
 #include "host/protocol.h"
@@ -33,7 +34,9 @@ constexpr std::size_t kept_output_bytes = 4096;
 constexpr double tick_s = 0.1;
 
 [[noreturn]] void fail(std::string_view what, int error) {
-  throw suite_error(fmt::format("can't start a worker: {}: {}", what, ::strerrordesc_np(error)));
+  throw environment_error(
+      {"worker", std::string(what), ::strerrordesc_np(error),
+       "raise the limits on processes and open files (`ulimit -a`), and install msabench completely"});
 }
 
 std::string describe(const siginfo_t& end) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 
 namespace msabench {
@@ -32,7 +33,9 @@ std::uint64_t whole_pages(const char* what, std::uint64_t bytes) {
 
 [[noreturn]] void fail(const char* step, std::uint64_t bytes) {
   const int error = errno;
-  throw suite_error(fmt::format("shared memory: {} of {} bytes failed: {}", step, bytes, std::strerror(error)));
+  throw environment_error({"shared memory", fmt::format("{} bytes", bytes),
+                           fmt::format("{} failed: {}", step, std::strerror(error)),
+                           "raise the limits on memory and open files (`ulimit -a`), or take a smaller case"});
 }
 
 // Address space for guard, memory, guard, all without access; then the memory itself in the middle.
@@ -79,22 +82,33 @@ shared_region shared_region::attach(int fd, std::uint64_t bytes, std::uint64_t g
   return region;
 }
 
+void shared_region::move_elsewhere() {
+  std::byte* const data = map_between_guards(fd_, bytes_, guard_bytes_);
+  left_.push_back(std::exchange(data_, data));
+  if (mmap(left_.back(), bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+      MAP_FAILED)
+    fail("reserving address space", bytes_);
+}
+
 shared_region::shared_region(shared_region&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       guard_bytes_(std::exchange(other.guard_bytes_, 0)),
-      fd_(std::exchange(other.fd_, -1)) {}
+      fd_(std::exchange(other.fd_, -1)),
+      left_(std::move(other.left_)) {}
 
 shared_region& shared_region::operator=(shared_region&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(guard_bytes_, other.guard_bytes_);
   std::swap(fd_, other.fd_);
+  std::swap(left_, other.left_);
   return *this;
 }
 
 shared_region::~shared_region() {
-  if (data_ != nullptr) munmap(data_ - guard_bytes_, bytes_ + 2 * guard_bytes_);
+  if (data_ != nullptr) left_.push_back(data_);
+  for (std::byte* data : left_) munmap(data - guard_bytes_, bytes_ + 2 * guard_bytes_);
   if (fd_ >= 0) close(fd_);
 }
 

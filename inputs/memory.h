@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a foreign process can be handed: a sparse memfd, mapped between unmapped guard ranges. Errors are
-// suite_error (out of memory, no memfd), never a null pointer.
+// Memory that a foreign process can be handed: a sparse memfd, mapped between unmapped guard ranges. What the
+// machine does not give (memory, descriptors) is an environment_error, never a null pointer.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,10 @@ class shared_region {
   shared_region& operator=(shared_region&&) noexcept;
   ~shared_region();
 
+  // Maps the same memory at another address. The old one stays reserved without access, so that nothing else can come
+  // to lie there, until the region ends. Unmapped extents come back as mapped ones.
+  void move_elsewhere();
+
   std::byte* data() const { return data_; }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t guard_bytes() const { return guard_bytes_; }
@@ -41,6 +45,7 @@ class shared_region {
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0, guard_bytes_ = 0;
   int fd_ = -1;
+  std::vector<std::byte*> left_;  // where data() was before
 };
 
 }  // namespace msabench

@@ -5,9 +5,12 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "host/plugin_session.h"
 #include "host/worker/calls.h"
@@ -62,6 +65,17 @@ outcome outcome_of(std::int32_t status) {
       return outcome::device_lost;
     default:
       return outcome::nonsense;
+  }
+}
+
+// What stood on the stack beyond the caller's frame is overwritten, and what was last freed on the heap.
+__attribute__((noinline)) void use_stack() {
+  volatile char frame[16384];
+  for (volatile char& byte : frame) byte = 'x';
+  for (const std::size_t bytes : {24, 64, 128, 256, 512}) {
+    const auto block = std::make_unique_for_overwrite<char[]>(bytes);
+    std::memset(block.get(), 'x', bytes);
+    __asm__ volatile("" : : "r"(block.get()) : "memory");
   }
 }
 
@@ -161,7 +175,11 @@ class session final : public plugin_session {
     std::string text;
     const process_state before;
     const call_end asked = catching([&] {
-      text = bounded(table_->last_error());
+      const char* const told = table_->last_error();
+      text = bounded(told);
+      use_stack();
+      // A stack frame of the plugin's, or memory that it has freed, holds something else by now.
+      if (bounded(told) != text) text += " (rule R7: this text did not stay valid after last_error had returned)";
       return std::int32_t{MSABENCH_OK};
     });
     before.restore();
@@ -184,6 +202,7 @@ class session final : public plugin_session {
 
   bool make_plan(const problem& p, planned& to, observation& seen, session_events& events);
   bool make_workspace(planned& to, observation& seen, session_events& events);
+  void move(workspace& memory);
   bool launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen, session_events& events);
   void launch_pair(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
                    session_events& events);
@@ -251,6 +270,14 @@ bool session::make_workspace(planned& to, observation& seen, session_events& eve
   return true;
 }
 
+// Rule R1: a pointer to the workspace that was kept from an earlier launch leads nowhere.
+void session::move(workspace& memory) {
+  if (limits_) limits_->allow_more(memory.move_bytes());
+  if (!memory.move_elsewhere())
+    throw environment_error({"workspace", fmt::format("{} bytes", memory.move_bytes()), "there is no memory to move it",
+                             "take a smaller case, or a machine with more memory"});
+}
+
 bool session::launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen,
                           session_events& events) {
   for (std::int32_t i = 0; i < how.launches; ++i) {
@@ -271,6 +298,7 @@ bool session::launch_each(const bound_case& c, const run_spec& how, planned& on,
       return false;
     }
     if (!events.launched({&report, 1}) || !ok) return false;
+    if (i == 0 && how.launches > 1) move(on.memory);
   }
   return true;
 }

@@ -32,11 +32,14 @@ workspace& workspace::operator=(workspace&& other) noexcept {
   std::swap(begin_, other.begin_);
   std::swap(end_, other.end_);
   std::swap(bytes_, other.bytes_);
+  std::swap(alignment_, other.alignment_);
+  std::swap(left_, other.left_);
   return *this;
 }
 
 workspace::~workspace() {
-  if (mapping_) ::munmap(mapping_, mapping_bytes_);
+  if (mapping_) left_.push_back(mapping_);
+  for (std::byte* mapping : left_) ::munmap(mapping, mapping_bytes_);
 }
 
 bool workspace::allocate(std::uint64_t bytes, std::uint32_t alignment) {
@@ -54,6 +57,21 @@ bool workspace::allocate(std::uint64_t bytes, std::uint32_t alignment) {
   if (address / alignment % 2 == 0) address += alignment;
   data_ = begin_ + (address - reinterpret_cast<std::uintptr_t>(begin_));
   bytes_ = bytes;
+  alignment_ = alignment;
+  return true;
+}
+
+bool workspace::move_elsewhere() {
+  if (!mapping_) return true;
+  workspace other;
+  if (!other.allocate(bytes_, alignment_)) return false;
+  // A mapping in its place gives the memory back and keeps the addresses.
+  if (::mmap(mapping_, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+      MAP_FAILED)
+    return false;
+  other.left_ = std::exchange(left_, {});
+  other.left_.push_back(std::exchange(mapping_, nullptr));
+  *this = std::move(other);
   return true;
 }
 

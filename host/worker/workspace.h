@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace msabench {
 
@@ -24,6 +25,12 @@ class workspace {
   // more than it says is seen. False: the system has not so much memory.
   bool allocate(std::uint64_t bytes, std::uint32_t alignment);
 
+  // The same size at another address; the old one stays reserved, without access and without memory, until this ends.
+  // False: the system has not so much memory.
+  bool move_elsewhere();
+  // Address space that move_elsewhere() maps before it gives the old one back.
+  std::uint64_t move_bytes() const { return mapping_bytes_; }
+
   void* data() const { return data_; }  // null for 0 bytes
   // Fills it with the poison of this launch, and the bands.
   void make_dirty(int launch, std::uint64_t seed);
@@ -35,6 +42,8 @@ class workspace {
   std::uint64_t mapping_bytes_ = 0;
   std::byte *data_ = nullptr, *begin_ = nullptr, *end_ = nullptr;  // begin_, end_: what may be touched, bands included
   std::uint64_t bytes_ = 0;
+  std::uint32_t alignment_ = 1;
+  std::vector<std::byte*> left_;  // mappings of the same size that nobody may touch
 };
 
 }  // namespace msabench

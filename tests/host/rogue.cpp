@@ -179,6 +179,49 @@ const msabench_plugin* damages_and_crashes(const msabench_host* host) {
   });
 }
 
+/// Reads q where it was the first time (rule R1).
+const msabench_plugin* keeps_pointer(const msabench_host* host) {
+  return changed(host, "keeps_pointer", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      static const volatile unsigned char* kept = nullptr;
+      if (kept == nullptr) kept = static_cast<const unsigned char*>(tensor_at(args, MSABENCH_Q)->data);
+      static_cast<void>(*kept);
+      return exact().run(plan, args, workspace, stream);
+    };
+  });
+}
+
+/// Writes into the workspace of the first launch (rule R1).
+const msabench_plugin* keeps_workspace(const msabench_host* host) {
+  return changed(host, "keeps_workspace", [](msabench_plugin& table) {
+    table.workspace = [](const msabench_plan*, std::uint64_t* bytes, std::uint32_t* alignment) {
+      *bytes = 4096;
+      *alignment = 64;
+      return msabench_status{MSABENCH_OK};
+    };
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      static volatile unsigned char* kept = nullptr;
+      if (kept == nullptr) kept = static_cast<unsigned char*>(workspace);
+      *kept = 1;
+      return exact().run(plan, args, workspace, stream);
+    };
+  });
+}
+
+/// A text that lives on the stack of the call that returns it (rule R7).
+const msabench_plugin* dangling_text(const msabench_host* host) {
+  return changed(host, "dangling_text", [](msabench_plugin& table) {
+    table.run = [](msabench_plan*, const msabench_args*, void*, void*) { return msabench_status{MSABENCH_INTERNAL}; };
+    table.last_error = []() -> const char* {
+      char text[] = "q 7: is not to my liking; send another";
+      // Through an integer, or the compiler sees it and returns NULL.
+      volatile auto address = reinterpret_cast<std::uintptr_t>(&text[0]);
+      __asm__ volatile("" : : "r"(&text[0]) : "memory");
+      return reinterpret_cast<const char*>(address);
+    };
+  });
+}
+
 /// Blocks a signal.
 const msabench_plugin* blocks_signal(const msabench_host* host) {
   return before_run(host, "blocks_signal", [] {

@@ -108,6 +108,23 @@ TEST(rogue, damage_is_found_after_the_process_is_gone) {
   EXPECT_TRUE(find(seen, violation::kind::input_modified));
 }
 
+TEST(rogue, pointers_kept_from_an_earlier_launch_lead_nowhere) {
+  for (const char* name : {"keeps_pointer", "keeps_workspace"}) {
+    const observation seen = run_rogue(name);
+    EXPECT_EQ(seen.result, outcome::crashed) << name;
+    EXPECT_EQ(seen.entry, "run");
+    EXPECT_EQ(seen.launches.size(), 1u) << "the first launch itself is right";
+    EXPECT_NE(seen.message.find("signal 11"), std::string::npos) << seen.message;
+    EXPECT_NE(seen.message.find("rule R1"), std::string::npos) << seen.message;
+  }
+}
+
+TEST(rogue, a_text_that_does_not_outlive_its_call_is_told) {
+  const observation seen = run_rogue("dangling_text");
+  EXPECT_EQ(seen.result, outcome::error_status);
+  EXPECT_NE(seen.message.find("rule R7"), std::string::npos) << seen.message;
+}
+
 TEST(rogue, a_blocked_signal_is_a_violation) {
   const violation* found = nullptr;
   const observation seen = run_rogue("blocks_signal");
