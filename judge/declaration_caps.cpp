@@ -66,10 +66,11 @@ class claims {
     broken.push_back(diagnostic{std::string(field), std::move(value), std::move(problem), std::move(remedy)}.line());
   }
 
-  bool format(std::string_view field, dtype t) {
-    if (known(t) && t != i32) return true;
-    add(field, spelled(t), "no floating-point format that the suite knows",
-        "declare bf16, fp16, tf32, e4m3, fp8acc, fp32 or fp64");
+  bool format(std::string_view field, dtype t, bool accumulator = false) {
+    if (known(t) && t != i32 && (accumulator || t != fp8_acc)) return true;
+    add(field, spelled(t),
+        t == fp8_acc ? "only accumulators have this format" : "no floating-point format that the suite knows",
+        fmt::format("declare bf16, fp16, tf32, e4m3, {}fp32 or fp64", accumulator ? "fp8acc, " : ""));
     return false;
   }
 
@@ -167,9 +168,10 @@ void check_formats(claims& c, const problem& p, const numerics& n) {
     c.roundoff("numerics.partial_store", n.partial_store, r.u_a, cap.partial);
   if (c.format("numerics.out_store", n.out_store))
     c.roundoff("numerics.out_store", n.out_store, r.u_o, store(truncates_out));
-  if (c.format("numerics.score_acc", n.score_acc))
+  if (c.format("numerics.score_acc", n.score_acc, true))
     c.roundoff("numerics.score_acc", n.score_acc, r.u_m_score, cap.score_accumulator);
-  if (c.format("numerics.pv_acc", n.pv_acc)) c.roundoff("numerics.pv_acc", n.pv_acc, r.u_m_out, cap.out_accumulator);
+  if (c.format("numerics.pv_acc", n.pv_acc, true))
+    c.roundoff("numerics.pv_acc", n.pv_acc, r.u_m_out, cap.out_accumulator);
 }
 
 void check_chains(claims& c, const problem& p, const numerics& n) {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <cstring>
+#include <vector>
 
 #include "core/error.h"
+#include "core/poison.h"
 #include "judge/judge.h"
 
 namespace msabench::judge {
@@ -18,10 +20,41 @@ double badness(const check_result& c) {
   return c.value;
 }
 
+// What failed, then what could not be seen, then what passed.
+int rank(const check_result& c) { return !c.observed ? 1 : c.passed ? 2 : 0; }
+
 bool worse(const check_result& a, const check_result& b) {
-  if (a.passed != b.passed) return !a.passed;
-  if (a.observed != b.observed) return !a.observed;
-  return badness(a) > badness(b);
+  return rank(a) != rank(b) ? rank(a) < rank(b) : badness(a) > badness(b);
+}
+
+// Equal but for elements that both launches left as they were: rows that the profile leaves undefined hold the poison of
+// their launch.
+bool same_where_written(const launch& a, const launch& b, std::uint64_t poison_seed) {
+  for (const auto& [where, left] : a.outputs) {
+    const auto found = b.outputs.find(where);
+    if (found == b.outputs.end() || found->second.desc != left.desc) return false;
+    const tensor_view& right = found->second;
+    const std::int64_t size = size_bytes(left.desc.type), count = left.desc.span_elements();
+    const auto* l = static_cast<const std::byte*>(left.data);
+    const auto* r = static_cast<const std::byte*>(right.data);
+    for (std::int64_t i = 0; i < count; ++i)
+      if (std::memcmp(l + i * size, r + i * size, static_cast<std::size_t>(size)) != 0 &&
+          !(is_poison(left, i, a.index, poison_seed) && is_poison(right, i, b.index, poison_seed)))
+        return false;
+  }
+  return a.outputs.size() == b.outputs.size();
+}
+
+// How many different outputs there are.
+std::size_t count_different(const subject& what, std::span<const launch> launches) {
+  std::vector<const launch*> different;
+  for (const auto& l : launches)
+    if (std::ranges::none_of(different, [&](const launch* other) {
+          return other->outputs_sha256 == l.outputs_sha256 || (what.delivers.empty_row == empty_form::undefined &&
+                                                               same_where_written(*other, l, what.definition.seed));
+        }))
+      different.push_back(&l);
+  return different.size();
 }
 
 const check_result* find(const std::vector<check_result>& checks, const std::string& id) {
@@ -70,19 +103,18 @@ std::vector<check_result> merge_launches(const subject& what, std::span<const la
   check_result k7;
   k7.id = "K7";
   k7.unit = "other outputs";
-  std::set<std::string> hashes;
-  for (const auto& l : launches) hashes.insert(l.outputs_sha256);
-  k7.value = static_cast<double>(hashes.size() - 1);
+  const std::size_t different = count_different(what, launches);
+  k7.value = static_cast<double>(different - 1);
   const bool promised = what.delivers.repeatable;
   k7.limit = promised ? 0 : static_cast<double>(launches.size() - 1);
   k7.note = disagreement(per_launch);
   if (launches.size() < 2) {
     k7.observed = false;
     k7.note = "one launch only";
-  } else if (!k7.note.empty() || (promised && hashes.size() > 1)) {
+  } else if (!k7.note.empty() || (promised && different > 1)) {
     k7.kind = fail_kind::nondeterministic;
     if (k7.note.empty())
-      k7.note = fmt::format("{} different outputs of {} launches, though profile.repeatable is promised", hashes.size(),
+      k7.note = fmt::format("{} different outputs of {} launches, though profile.repeatable is promised", different,
                             launches.size());
   } else {
     k7.passed = true;

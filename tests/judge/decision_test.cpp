@@ -218,6 +218,20 @@ TEST(merge, keeps_the_worst_of_each_check) {
   EXPECT_TRUE(find_check(merged, "K7").passed);
 }
 
+TEST(merge, a_failure_outranks_what_was_not_observed) {
+  attend_world w({});
+  auto unseen = good("K2");
+  unseen.passed = unseen.observed = false;
+  const auto failing = bad("K2", fail_kind::numeric);
+  for (const auto& order : {std::vector{unseen, failing}, {failing, unseen}}) {
+    const auto merged = merge_launches(w.subject(), launches({"a", "b"}), {{order[0]}, {order[1]}});
+    EXPECT_TRUE(find_check(merged, "K2").observed);
+    EXPECT_FALSE(find_check(merged, "K2").passed);
+  }
+  const auto merged = merge_launches(w.subject(), launches({"a", "b"}), {{good("K2")}, {unseen}});
+  EXPECT_FALSE(find_check(merged, "K2").observed);
+}
+
 TEST(merge, launches_that_disagree_fail_k7) {
   attend_world w({});
   const auto merged =

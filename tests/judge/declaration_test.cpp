@@ -134,6 +134,21 @@ TEST(caps, the_default_chain_may_be_written_out) {
   EXPECT_EQ(broken(w.agreed, w.declared).size(), 1U);
 }
 
+TEST(caps, the_format_of_fp8_accumulators_belongs_to_accumulators) {
+  const auto p = attend_problem(e4m3, e4m3);
+  for (dtype numerics::* field : {&numerics::operand, &numerics::v_operand, &numerics::score_store,
+                                  &numerics::p_operand, &numerics::partial_store, &numerics::out_store}) {
+    auto n = honest_numerics(bf16);
+    n.*field = fp8_acc;
+    const auto lines = broken(p, n);
+    ASSERT_FALSE(lines.empty());
+    EXPECT_NE(lines[0].find("accumulators"), std::string::npos) << lines[0];
+  }
+  auto n = honest_numerics(bf16);
+  n.score_acc = n.pv_acc = fp8_acc;
+  EXPECT_TRUE(broken(p, n).empty());
+}
+
 TEST(caps, the_line_tells_field_value_and_cap) {
   auto n = honest_numerics(bf16);
   n.p_operand = e4m3;
