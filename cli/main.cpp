@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <clocale>
@@ -47,6 +49,14 @@ void refuse_unknown_verb(const CLI::App& app, int argc, char** argv, int at) {
   bad_input(at == 1 ? "verb" : "verb " + app.get_name(), argv[at], "unknown", "one of " + known);
 }
 
+// Tables that went to a full disk are lost without a word otherwise. A reader that has gone away (`| head`) wants none.
+void require_printed() {
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  struct stat target{};
+  const bool pipe = ::fstat(STDOUT_FILENO, &target) == 0 && (S_ISFIFO(target.st_mode) || S_ISSOCK(target.st_mode));
+  if (lost && !pipe) bad_input("standard output", "", "could not be written", "send it where there is room");
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Conformance and benchmark suite for MiniMax Sparse Attention", "msabench");
   app.set_version_flag("--version", version_text(), "Print versions and exit");
@@ -64,10 +74,16 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // help and version
+    if (e.get_exit_code() == 0) {  // help and version
+      app.exit(e);
+      require_printed();
+      return exit_code::ok;
+    }
     return refuse_arguments(app, e);
   }
-  return chosen.run();
+  const int code = chosen.run();
+  require_printed();
+  return code;
 }
 
 }  // namespace

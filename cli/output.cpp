@@ -14,7 +14,9 @@ namespace msabench {
 void output::declare(CLI::App& verb) {
   verb.add_option("--json", json_path_,
                   "Write the result as JSON to FILE; - is standard output (tables then go to standard error)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(
+          CLI::Validator([](const std::string& path) { return path.empty() ? "is empty; give a file name" : ""; }, ""));
 }
 
 void output::open() const {

@@ -15,7 +15,10 @@ void selection_options::declare(CLI::App& verb) {
       ->type_name("LEVEL")
       ->capture_default_str();
   verb.add_option("--op", operators_, "Only these operators")->type_name("OP[,OP...]")->delimiter(',');
-  verb.add_option("--filter", filter_, "Only cases whose name matches the glob; * also matches /")->type_name("GLOB");
+  verb.add_option("--filter", filter_, "Only cases whose name matches the glob; * also matches /")
+      ->type_name("GLOB")
+      ->check(CLI::Validator(
+          [](const std::string& glob) { return glob.empty() ? "is empty; leave it out to take every case" : ""; }, ""));
   verb.add_option("--seed", seed_, "Seed of all inputs")->type_name("N")->capture_default_str();
   verb.add_option("--shard", shard_, "Part I of N of the list, I from 0")->type_name("I/N")->capture_default_str();
 }

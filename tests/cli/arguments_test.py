@@ -2,11 +2,15 @@
 """Arguments: what is refused, with which line and code, and what each verb prints."""
 
 import json
+import os
 import pathlib
+import pty
 import resource
+import shutil
+import subprocess
 import unittest
 
-from program import QUICK, SOURCE, ProgramTest, run
+from program import MSABENCH, QUICK, SOURCE, ProgramTest, run
 
 
 class Refusals(ProgramTest):
@@ -31,6 +35,8 @@ class Refusals(ProgramTest):
             (["check", "--impl", "naive", "--timeout-s", "nan"], ["--timeout-s"]),
             (["check", "--impl", "naive", "--threads", "0"], ["--threads"]),
             (["check", "--impl", "naive", "--bogus"], ["--bogus", "--help"]),
+            (["check", "--impl", "naive", "--json", ""], ["--json", "empty"]),
+            (["check", "--impl", "naive", "--filter", ""], ["--filter", "empty"]),
             (["check"], ["--impl"]),
             (["repro", "attend/m3/q1.n1024/bf16.paged/needle/s0", "--impl", "naive"], ["write attend/m3/q1.n1K"]),
             (["repro", "nonsense", "--impl", "naive"], ["nonsense", "operator/shape"]),
@@ -82,13 +88,51 @@ class Outputs(ProgramTest):
             self.assertTrue(result.out.strip())
 
     def test_outputs_do_not_depend_on_the_locale(self):
-        plain = run("describe", QUICK, "--json", "-")
-        german = run("describe", QUICK, "--json", "-", env={"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"})
-        self.assertEqual(plain.out, german.out)
-        self.assertEqual(plain.err, german.err)
+        # A locale that exists: one that does not would change nothing for anybody.
+        made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", self.folder / "de_DE.UTF-8"], capture_output=True, text=True)
+        self.assertTrue((self.folder / "de_DE.UTF-8/LC_NUMERIC").exists(), made.stderr)
+        german = {"LOCPATH": str(self.folder), "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+        comma = subprocess.run(["locale", "decimal_point"], capture_output=True, text=True, env={**os.environ, **german})
+        self.assertEqual(comma.stdout.strip(), ",")
+        for arguments in (["describe", QUICK, "--json", "-"], ["list"]):
+            plain, other = run(*arguments), run(*arguments, env=german)
+            self.assertEqual(plain.out, other.out)
+            self.assertEqual(plain.err, other.err)
+        command = ["repro", QUICK, "--impl", "naive", "--threads", "1"]
+        plain, other = self.report(*command, code=0), self.report(*command, code=0, env=german)
+        self.assertEqual(plain["cases"][0]["checks"], other["cases"][0]["checks"])
 
-    def test_no_colour_without_a_terminal(self):
-        self.assertNotIn("\x1b", run("repro", QUICK, "--impl", "naive", env={"NO_COLOR": ""}).out)
+    def on_terminal(self, *arguments, env=None):
+        """What a person sees: standard output is a terminal."""
+        ours, theirs = pty.openpty()
+        environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | (env or {})
+        process = subprocess.Popen([str(MSABENCH), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=theirs,
+                                   stderr=subprocess.DEVNULL, env=environment)
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            seen += part
+        os.close(ours)
+        self.assertEqual(process.wait(), 0)
+        return seen.decode()
+
+    def test_colour_obeys_the_terminal_and_no_color(self):
+        command = ["repro", QUICK, "--impl", "naive"]
+        coloured = "\x1b[3"
+        self.assertIn(coloured, self.on_terminal(*command))
+        self.assertNotIn(coloured, self.on_terminal(*command, env={"NO_COLOR": "1"}))
+        self.assertNotIn("\x1b", run(*command, env={"NO_COLOR": ""}).out)
+
+    def test_a_terminal_shows_the_time_left(self):
+        command = ["check", "--impl", "naive", "--filter", "*rag.small*"]
+        self.assertRegex(self.on_terminal(*command), r"\r\x1b\[K1/\d+ cases, .* left")
+        self.assertNotIn(" left", run(*command).out)
 
     def test_all_reports_are_left(self):
         out = self.folder / "deep" / "er"
@@ -103,6 +147,40 @@ class Outputs(ProgramTest):
         report = json.loads(run("describe", "attend/m3/q1.n1M/bf16.paged/needle/s0", "--json", "-").out)
         self.assertIn("drop_heavy_key", report["target_faults"])
         self.assertEqual(report["definition"]["problem"]["hq"], 64)
+
+
+class Environment(ProgramTest):
+    """The machine or the installation can't do it: exit code 4 and one line; what was seen before is kept."""
+
+    def installed(self, worker):
+        (self.folder / "bin").mkdir()
+        (self.folder / "lib/msabench").mkdir(parents=True)
+        program = shutil.copy(MSABENCH, self.folder / "bin")
+        shutil.copy(MSABENCH.parent.parent / "lib/msabench/naive.so", self.folder / "lib/msabench")
+        if worker:
+            shutil.copy(worker, self.folder / "bin/msabench-worker")
+        return subprocess.run([program, "repro", QUICK, "--impl", "naive"], capture_output=True, text=True)
+
+    def assert_environment(self, done, *words):
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_missing_worker(self):
+        self.assert_environment(self.installed(None), "worker", "missing")
+
+    def test_a_program_that_is_no_worker(self):
+        self.assert_environment(self.installed("/bin/true"), "worker", "ends at once")
+
+    def test_a_worker_that_can_not_be_executed(self):
+        self.assert_environment(self.installed(SOURCE / "README.md"), "worker")
+
+    def test_too_few_descriptors(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+        done = subprocess.run([str(MSABENCH), "repro", QUICK, "--impl", "naive"], capture_output=True, text=True, preexec_fn=few)
+        self.assert_environment(done, "open files")
 
 
 class Unwritable(ProgramTest):
@@ -124,6 +202,16 @@ class Unwritable(ProgramTest):
         self.check("--json", self.folder, words=["--json"])
         self.check("--json", "/proc/self/nowhere.json", words=["--json"])
         self.check("--out", "/proc/nowhere", words=["--out"])
+
+    def test_lost_tables_are_told(self):
+        for arguments in (["list"], ["describe", QUICK], ["env"], ["--version"], ["check", "--help"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
+                done = subprocess.run([str(MSABENCH), *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 64)
+                self.assertIn("standard output", done.stderr)
+        with subprocess.Popen([str(MSABENCH), "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), "")
 
     def test_no_space_left(self):
         """A limit of file sizes stands for a full device: files can be made there, but nothing fits."""

@@ -103,6 +103,31 @@ class Behaviour(ProgramTest):
         self.assertFalse(report["run"]["partial"])
 
 
+class Profiles(ProgramTest):
+    """What an implementation says it does differently is converted, or reported as not observed; what is not so fails."""
+
+    CASES = ("attend/h8x2.d64.b32.k4.l1.i0/rag.small/bf16.paged/random/slack/s0", QUICK)
+
+    def test_other_forms_pass(self):
+        for name in ("emits_base2_lse", "leaves_empty_rows"):
+            for case in self.CASES:
+                with self.subTest(name=name, case=case):
+                    seen = self.report("repro", case, "--impl", plugin(name), code=0)["cases"][0]
+                    self.assertEqual(seen["verdict"], "pass", seen["reason"])
+                    self.assertTrue(all(k["observed"] and k["passed"] for k in seen["checks"]), seen["checks"])
+
+    def test_a_form_that_is_not_so_fails(self):
+        seen = self.report("repro", QUICK, "--impl", plugin("claims_base2_lse"), code=1)["cases"][0]
+        self.assertEqual(seen["verdict"], "fail", seen["reason"])
+        self.assertIn("K2", seen["reason"])
+
+    def test_without_lse_that_is_said(self):
+        case = "attend/m3.tp4/q4.n300/bf16.paged/key_code/s0"
+        seen = self.report("repro", case, "--impl", plugin("emits_no_lse"), code=0)["cases"][0]
+        self.assertEqual(seen["verdict"], "pass", seen["reason"])
+        self.assertTrue(any("K2" in text for text in seen["unobserved"]), seen["unobserved"])
+
+
 class PlantedFaults(ProgramTest):
     """Five plugins with one fault each, rejected with the stage, the row and, where a code names it, the key or block."""
 
@@ -138,12 +163,39 @@ class PlantedFaults(ProgramTest):
         self.failing("wrong_kv_head", "attend")
 
 
+def children_of(pid):
+    return [int(p.name) for p in pathlib.Path("/proc").iterdir()
+            if p.name.isdigit() and f"\nPPid:\t{pid}\n" in text_of(p / "status")]
+
+
+def text_of(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # the process has gone
+        return ""
+
+
 class Interrupted(ProgramTest):
+    def until(self, condition, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.02)
+        self.fail("did not come about")
+
+    def hanging(self, *arguments):
+        """A run whose worker has the hanging plugin loaded, and that worker."""
+        process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100", *arguments],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        worker = self.until(lambda: [c for c in children_of(process.pid) if "hang_run" in text_of(pathlib.Path(f"/proc/{c}/maps"))])
+        return process, worker[0]
+
     def test_ctrl_c_leaves_a_partial_report(self):
         path = self.folder / "r.json"
-        process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100", "--json", path],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(1.5)
+        process, _ = self.hanging("--json", path)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 2, out + err)
@@ -151,17 +203,11 @@ class Interrupted(ProgramTest):
         self.assertTrue(report["run"]["partial"])
 
     def test_a_killed_parent_takes_its_worker_along(self):
-        process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100"],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(1.5)
-        children = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid="], capture_output=True, text=True).stdout.split()
-        self.assertTrue(children)
+        process, worker = self.hanging()
         process.kill()
-        process.wait()
-        time.sleep(0.5)
-        for child in children:
-            state = pathlib.Path(f"/proc/{child}/stat")
-            self.assertTrue(not state.exists() or state.read_text().split(")")[1].split()[0] == "Z", child)
+        process.communicate()
+        state = pathlib.Path(f"/proc/{worker}/stat")
+        self.until(lambda: not state.exists() or text_of(state).split(")")[-1].split()[:1] in ([], ["Z"]))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ case " $* " in
 esac
 code="$(head -n 1 "$WORLD/works")"
 sed -i 1d "$WORLD/works"
-[[ "$code" != 0 ]] || for name in c++ cc g++ cmake ninja git ccache readelf make python3; do
+[[ "$code" != 0 ]] || for name in c++ cc g++ cmake ninja git ccache readelf make python3 localedef; do
   { echo '#!/usr/bin/env bash'; [[ $name != cmake ]] || echo 'echo cmake version 3.25.1'; } > "$WORLD/bin/$name"
   chmod +x "$WORLD/bin/$name"
 done
@@ -98,7 +98,7 @@ class setup(unittest.TestCase):
             # The system's own Python is found by its full path, which no PATH hides.
             self.assertEqual(done.stdout.replace("python3-jsonschema ", ""),
                              "apt-get install -y --no-install-recommends g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev "
-                             "libcli11-dev libssl-dev libgtest-dev python3 binutils make ccache\n")
+                             "libcli11-dev libssl-dev libgtest-dev python3 binutils make locales ccache\n")
             self.assertEqual(here.log(), [])
 
     def test_minimal_leaves_the_tests_needs_out(self):
@@ -129,7 +129,7 @@ class setup(unittest.TestCase):
 
     def complete(self, here):
         """Stand-ins of everything ci/setup looks for."""
-        for name in "c++ cc git ninja readelf make python3".split():
+        for name in "c++ cc git ninja readelf make python3 localedef".split():
             here.program(name, "#!/usr/bin/env bash\n")
         here.program("cmake", "#!/usr/bin/env bash\necho cmake version 3.28.3\n")
 
