@@ -23,6 +23,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 
 option(MSABENCH_WERROR "Treat warnings as errors" OFF)
+option(MSABENCH_UNITY_TESTS "Compile the tests of a folder together: faster from scratch, slower after an edit" OFF)
 option(MSABENCH_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 
 add_library(msabench_flags INTERFACE)
@@ -61,11 +62,17 @@ function(msabench_plugin name)
   target_link_libraries(plugin_${name} PRIVATE msabench_plugin_header msabench_flags ${arg_LINK})
 endfunction()
 
-# msabench_test(NAME SOURCES... LINK libs... [DEPENDS targets]): one GoogleTest binary msabench_test_NAME, every test known to ctest.
+# msabench_test(NAME SOURCES... LINK libs... [DEPENDS targets] [TOGETHER]): one GoogleTest binary msabench_test_NAME, every test known to
+# ctest. TOGETHER: no two of the sources give one name to different things, so they can be compiled as one.
 function(msabench_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "TOGETHER" "" "SOURCES;LINK;DEPENDS" ${ARGN})
   add_executable(msabench_test_${name} ${arg_SOURCES})
   target_include_directories(msabench_test_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  # What is tested is compiled as users run it; the tests themselves only have to be compiled soon.
+  target_compile_options(msabench_test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(MSABENCH_UNITY_TESTS AND arg_TOGETHER)
+    set_target_properties(msabench_test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   target_link_libraries(msabench_test_${name} PRIVATE ${arg_LINK} msabench_flags GTest::gtest GTest::gtest_main)
   target_compile_definitions(msabench_test_${name} PRIVATE MSABENCH_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MSABENCH_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(arg_DEPENDS)

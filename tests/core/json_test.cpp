@@ -11,18 +11,18 @@
 namespace msabench {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 TEST(json_numbers, NonFiniteOnesAreNullAndTagged) {
   nlohmann::json obj = nlohmann::json::object();
   put_number(obj, "a", 1.5);
-  put_number(obj, "b", inf);
-  put_number(obj, "c", -inf);
+  put_number(obj, "b", infinity);
+  put_number(obj, "c", -infinity);
   put_number(obj, "d", std::nan(""));
   EXPECT_EQ(obj.dump(), R"({"a":1.5,"b":null,"b_tag":"inf","c":null,"c_tag":"-inf","d":null,"d_tag":"nan"})");
   EXPECT_EQ(get_number(obj, "a"), 1.5);
-  EXPECT_EQ(get_number(obj, "b"), inf);
-  EXPECT_EQ(get_number(obj, "c"), -inf);
+  EXPECT_EQ(get_number(obj, "b"), infinity);
+  EXPECT_EQ(get_number(obj, "c"), -infinity);
   EXPECT_TRUE(std::isnan(get_number(obj, "d")));
   put_number(obj, "b", 2);
   EXPECT_FALSE(obj.contains("b_tag"));
@@ -30,11 +30,11 @@ TEST(json_numbers, NonFiniteOnesAreNullAndTagged) {
   EXPECT_THROW(get_number({{"x", nullptr}}, "x"), suite_error);
   EXPECT_THROW(get_number({{"x", nullptr}, {"x_tag", "big"}}, "x"), suite_error);
   EXPECT_THROW(get_number({{"x", "1"}}, "x"), suite_error);
-  EXPECT_TRUE(finite_or_tag(inf).is_null());
+  EXPECT_TRUE(finite_or_tag(infinity).is_null());
   EXPECT_EQ(finite_or_tag(0.5), 0.5);
 }
 
-std::string refusal(std::string_view text, const json_limits& limits = {}) {
+std::string parse_refusal(std::string_view text, const json_limits& limits = {}) {
   return thrown_line([&] { parse_json("--file", "x.json", text, limits); });
 }
 
@@ -47,7 +47,7 @@ TEST(json_parsing, TakesJson) {
 TEST(json_parsing, RefusesWhatIsNot) {
   for (const char* text : {"", "{", "{]", "nul", "[1,]", "1 2", "{\"a\":1}x", "{'a':1}", "[NaN]", "\"\xff\"", "[1e999]",
                            "\xff\xfe", "\"\\ud800\""}) {
-    const std::string line = refusal(text);
+    const std::string line = parse_refusal(text);
     EXPECT_EQ(line.rfind("--file x.json: is not valid JSON: ", 0), 0u) << line;
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_EQ(line.find("json.exception"), std::string::npos) << line;
@@ -55,22 +55,24 @@ TEST(json_parsing, RefusesWhatIsNot) {
 }
 
 TEST(json_parsing, RefusesRepeatedKeys) {
-  EXPECT_EQ(refusal(R"({"a":1,"b":2,"a":3})"), "--file x.json: has the key \"a\" twice in one object; give plain JSON");
-  EXPECT_EQ(refusal(R"({"b":[{"a":1,"\u0061":3}]})"),
+  EXPECT_EQ(parse_refusal(R"({"a":1,"b":2,"a":3})"),
             "--file x.json: has the key \"a\" twice in one object; give plain JSON");
-  EXPECT_EQ(refusal(R"([{"a":1},{"a":{"a":2}}])"), "nothing thrown");
+  EXPECT_EQ(parse_refusal(R"({"b":[{"a":1,"\u0061":3}]})"),
+            "--file x.json: has the key \"a\" twice in one object; give plain JSON");
+  EXPECT_EQ(parse_refusal(R"([{"a":1},{"a":{"a":2}}])"), "nothing thrown");
 }
 
 TEST(json_parsing, RefusesDepthAndLength) {
   const auto nested = [](std::size_t n) { return std::string(n, '[') + std::string(n, ']'); };
-  EXPECT_EQ(refusal(nested(64)), "nothing thrown");
-  EXPECT_EQ(refusal(nested(65)), "--file x.json: is nested deeper than 64 levels; give plain JSON");
-  EXPECT_EQ(refusal(std::string(10'000'000, '[')), "--file x.json: is nested deeper than 64 levels; give plain JSON");
+  EXPECT_EQ(parse_refusal(nested(64)), "nothing thrown");
+  EXPECT_EQ(parse_refusal(nested(65)), "--file x.json: is nested deeper than 64 levels; give plain JSON");
+  EXPECT_EQ(parse_refusal(std::string(10'000'000, '[')),
+            "--file x.json: is nested deeper than 64 levels; give plain JSON");
   std::string objects;
   for (int i = 0; i < 100; ++i) objects += "{\"a\":";
-  EXPECT_EQ(refusal(objects), "--file x.json: is nested deeper than 64 levels; give plain JSON");
-  EXPECT_EQ(refusal("[1,2,3]", {.max_bytes = 6}), "--file x.json: is longer than 6 bytes; give less");
-  EXPECT_EQ(refusal("[1,2,3]", {.max_bytes = 7}), "nothing thrown");
+  EXPECT_EQ(parse_refusal(objects), "--file x.json: is nested deeper than 64 levels; give plain JSON");
+  EXPECT_EQ(parse_refusal("[1,2,3]", {.max_bytes = 6}), "--file x.json: is longer than 6 bytes; give less");
+  EXPECT_EQ(parse_refusal("[1,2,3]", {.max_bytes = 7}), "nothing thrown");
 }
 
 }  // namespace
