@@ -10,7 +10,7 @@
 
 #include "core/problem.h"
 #include "core/tensor_view.h"
-#include "reference/rows.h"
+#include "reference/attention.h"
 
 namespace msabench::reference {
 
@@ -20,33 +20,6 @@ namespace msabench::reference {
 struct attend_inputs {
   problem p;
   tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
-};
-
-// How a scaled score may be off, as an abstract model; who makes which error is not the reference's affair.
-//   theta_j = per_magnitude * G_j + per_score * |s_j| + constant + per_size * (|s_j - m| + |m|),  eta_j = exp(theta_j)
-//   - 1
-//             (capped at 1e100, so that an endless chain of additions makes a huge bound and no NaN)
-//   e_j^2   = var_score * s_j^2 + var_products * scale^2 sum_c (q_c k_jc)^2 + var_constant + var_size * s_j^2
-struct score_error {
-  double per_magnitude = 0, per_score = 0, constant = 0, per_size = 0;
-  double var_score = 0, var_products = 0, var_constant = 0, var_size = 0;
-};
-
-// Result and gauges of one (row, query head); s_j are scaled scores, p_j softmax weights. Vectors have d elements. n =
-// 0: an empty row, out 0, lse -inf, gauges 0.
-struct attend_row {
-  std::int64_t row = 0, head = 0;
-  std::int64_t n = 0;       // selected visible keys
-  double m = 0, lse = 0;    // largest scaled score; natural log of the sum of exp
-  double eta_bar = 0;       // sum p_j eta_j
-  double n_eff = 0;         // 1 / sum p_j^2
-  std::vector<double> out;  // o_c
-  std::vector<double> a;    // A_c = sum p_j |v_jc|
-  std::vector<double> dev;  // D_c = sum p_j |v_jc - o_c|
-  std::vector<double> q2;   // Q_c = sum p_j^2 v_jc^2
-  std::vector<double> e1;   // sum p_j eta_j |v_jc - o_c|
-  std::vector<double> e2;   // sum p_j^2 e_j^2 (v_jc - o_c)^2
-  std::vector<double> x;    // sum_j max(|v_jc|, |v_jc - o_c|)
 };
 
 // All query heads of each row in `rows`, in the order rows x heads. Ids in form exact, short or lenient: the set of

@@ -47,6 +47,19 @@ std::int64_t visible_blocks(const row_place& place, std::int64_t block) {
   return (visible_keys(place) + block - 1) / block;
 }
 
+void find_block_keys(std::span<const std::int32_t> ids, const row_place& place, std::int64_t block,
+                     std::vector<std::int64_t>& keys) {
+  const std::int64_t visible = visible_keys(place), blocks = visible_blocks(place, block);
+  std::vector<std::int64_t> chosen;
+  for (const std::int64_t b : ids)
+    if (b >= 0 && b < blocks) chosen.push_back(b);
+  std::ranges::sort(chosen);
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  keys.clear();
+  for (const std::int64_t b : chosen)
+    for (std::int64_t key = b * block; key < std::min((b + 1) * block, visible); ++key) keys.push_back(key);
+}
+
 row_map::row_map(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens) {
   const std::int64_t batch = sequences_of(cu_seqlens_q, kv_lens);
   for (std::int64_t b = 0; b < batch; ++b) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/problem.h"
@@ -22,6 +23,10 @@ row_place place_of(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens, 
 std::int64_t visible_blocks(const row_place& place, std::int64_t block);
 // Keys that it sees: min(position + 1, kv_len), at least 0.
 std::int64_t visible_keys(const row_place& place);
+// Ascending positions of the visible keys of the blocks that `ids` names: the set of distinct b in 0 .. own counts, in
+// any order, and everything else is ignored. Overwrites `keys`.
+void find_block_keys(std::span<const std::int32_t> ids, const row_place& place, std::int64_t block,
+                     std::vector<std::int64_t>& keys);
 
 // Lengths of a batch; one entry of `rows` per query row below T = cu_seqlens_q[B].
 class row_map {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "core/error.h"
@@ -43,6 +44,23 @@ TEST(rows, visible_blocks_and_keys_end_at_the_position) {
   EXPECT_EQ(map.visible_blocks(3, 128), 0);
   EXPECT_EQ(map.visible_keys(3), 0);
   EXPECT_EQ(map.visible_blocks(4, 16), 1);
+}
+
+TEST(rows, keys_of_blocks_are_those_of_a_set_as_far_as_visible) {
+  constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(), most = ~least;
+  const auto keys_of = [](std::vector<std::int32_t> ids, const row_place& place) {
+    std::vector<std::int64_t> keys{77};
+    find_block_keys(ids, place, 4, keys);
+    return keys;
+  };
+  const row_place place{0, 9, 30};  // sees blocks 0, 1 and half of 2
+  const std::vector<std::int64_t> first{0, 1, 2, 3}, own{8, 9}, both{0, 1, 2, 3, 8, 9}, none;
+  EXPECT_EQ(keys_of({0, -1, -1}, place), first);
+  EXPECT_EQ(keys_of({2}, place), own);
+  EXPECT_EQ(keys_of({2, 0, 2, -1, 3, least, most, 0}, place), both);
+  EXPECT_EQ(keys_of({-1, 3, 7}, place), none);
+  EXPECT_EQ(keys_of({0, 1}, {0, -2, 5}), none);
+  EXPECT_EQ(keys_of({}, place), none);
 }
 
 TEST(rows, more_query_tokens_than_keys_make_padding_rows) {
