@@ -118,4 +118,43 @@ void spreads_tile(const double* values, std::int64_t n, const double* weight, co
   }
 }
 
+MSABENCH_CLONES
+void mean_tile(const double* values, std::int64_t n, const double* weight, double* mean) {
+  quad sum[quads] = {};
+  for (std::int64_t j = 0; j < n; ++j, values += lanes) {
+    for (std::int64_t i = 0; i < quads; ++i) {
+      quad v;
+      load(v, values + i * quad_size);
+      sum[i] += weight[j] * v;
+    }
+  }
+  for (std::int64_t i = 0; i < quads; ++i) store(mean + i * quad_size, sum[i]);
+}
+
+MSABENCH_CLONES
+void gradient_tile(const double* terms, std::int64_t n, const gradient_weights& weights, const gradient_line& sums) {
+  quad value[quads] = {}, magnitude[quads] = {}, error[quads] = {}, fine[quads] = {}, spread[quads] = {};
+  for (std::int64_t j = 0; j < n; ++j, terms += lanes) {
+    for (std::int64_t i = 0; i < quads; ++i) {
+      quad x;
+      load(x, terms + i * quad_size);
+      quad term = weights.value[j] * x;
+      value[i] += term;
+      make_absolute(term);
+      magnitude[i] += term;
+      spread[i] += weights.spread[j] * (x * x);
+      make_absolute(x);
+      error[i] += weights.error[j] * x;
+      fine[i] += weights.fine_error[j] * x;
+    }
+  }
+  for (std::int64_t i = 0; i < quads; ++i) {
+    store(sums.value + i * quad_size, value[i]);
+    store(sums.magnitude + i * quad_size, magnitude[i]);
+    store(sums.error + i * quad_size, error[i]);
+    store(sums.fine_error + i * quad_size, fine[i]);
+    store(sums.spread + i * quad_size, spread[i]);
+  }
+}
+
 }  // namespace msabench::reference

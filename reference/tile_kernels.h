@@ -33,4 +33,17 @@ struct spread_sums {
 void spreads_tile(const double* values, std::int64_t n, const double* weight, const double* weight1,
                   const double* weight2, const double* mean, const spread_sums& sums);
 
+// mean = sum w v alone.
+void mean_tile(const double* values, std::int64_t n, const double* weight, double* mean);
+
+// Sums of a gradient and its gauges over n terms x [n][lanes]:
+//   value = sum w x,  magnitude = sum |w x|,  error = sum e |x|,  fine_error = sum f |x|,  spread = sum t x^2
+struct gradient_weights {
+  const double *value, *error, *fine_error, *spread;  // w, e, f, t
+};
+struct gradient_line {
+  double *value, *magnitude, *error, *fine_error, *spread;
+};
+void gradient_tile(const double* terms, std::int64_t n, const gradient_weights& weights, const gradient_line& sums);
+
 }  // namespace msabench::reference

@@ -93,6 +93,48 @@ TEST(tile_kernels, bits_are_the_same_on_every_machine) {
   EXPECT_EQ(hash, 12589243895400368978u);
 }
 
+struct gradient_results {
+  std::array<double, lanes> mean{}, value{}, magnitude{}, error{}, fine_error{}, spread{};
+};
+
+gradient_results run_gradient() {
+  gradient_results r;
+  const auto x = numbers(3, keys * lanes);
+  const auto w = numbers(4, keys), e = numbers(5, keys), f = numbers(6, keys), t = numbers(7, keys);
+  mean_tile(x.data(), keys, w.data(), r.mean.data());
+  gradient_tile(x.data(), keys, {w.data(), e.data(), f.data(), t.data()},
+                {r.value.data(), r.magnitude.data(), r.error.data(), r.fine_error.data(), r.spread.data()});
+  return r;
+}
+
+TEST(tile_kernels, gradient_sums_are_those_of_their_definitions) {
+  const gradient_results r = run_gradient();
+  const auto x = numbers(3, keys * lanes);
+  const auto w = numbers(4, keys), e = numbers(5, keys), f = numbers(6, keys), t = numbers(7, keys);
+  for (std::size_t c = 0; c < lanes; ++c) {
+    double value = 0, magnitude = 0, error = 0, fine_error = 0, spread = 0;
+    for (std::size_t j = 0; j < keys; ++j) {
+      const double each = x[j * lanes + c];
+      value += w[j] * each, magnitude += std::abs(w[j] * each), error += e[j] * std::abs(each);
+      fine_error += f[j] * std::abs(each), spread += t[j] * each * each;
+    }
+    EXPECT_NEAR(r.mean[c], value, 1e-13);
+    EXPECT_NEAR(r.value[c], value, 1e-13);
+    EXPECT_NEAR(r.magnitude[c], magnitude, 1e-13);
+    EXPECT_NEAR(r.error[c], error, 1e-13);
+    EXPECT_NEAR(r.fine_error[c], fine_error, 1e-13);
+    EXPECT_NEAR(r.spread[c], spread, 1e-13);
+  }
+}
+
+TEST(tile_kernels, bits_of_gradients_are_the_same_on_every_machine) {
+  const gradient_results r = run_gradient();
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const auto* values : {&r.mean, &r.value, &r.magnitude, &r.error, &r.fine_error, &r.spread})
+    for (const double x : *values) hash = (hash ^ std::bit_cast<std::uint64_t>(x)) * 0x100000001b3;
+  EXPECT_EQ(hash, 17504039769412438800u);
+}
+
 TEST(pairwise, sums_of_any_length_are_exact_on_integers) {
   for (const std::size_t count : {0, 1, 127, 128, 129, 256, 257, 1000, 5000}) {
     std::vector<double> values(count);
