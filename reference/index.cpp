@@ -19,22 +19,10 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double largest_eta = 1e100;
 
 struct scratch : index_keys::scratch {
-  std::vector<std::int32_t> ids, chosen;   // of one row and head; as a set
+  std::vector<std::int32_t> ids;           // of one row and head
   std::vector<double> scores, magnitudes;  // of all keys of the set
   std::vector<double> weights, weights_eta;
 };
-
-// Visible keys of the distinct blocks in 0 .. own that the ids name.
-void find_keys(std::span<const std::int32_t> ids, const row_place& place, std::int64_t block, scratch& s) {
-  const std::int64_t blocks = visible_blocks(place, block), visible = visible_keys(place);
-  s.chosen.assign(ids.begin(), ids.end());
-  std::ranges::sort(s.chosen);
-  s.chosen.erase(std::unique(s.chosen.begin(), s.chosen.end()), s.chosen.end());
-  s.keys.clear();
-  for (const std::int64_t b : s.chosen)
-    if (b >= 0 && b < blocks)
-      for (std::int64_t key = b * block; key < std::min((b + 1) * block, visible); ++key) s.keys.push_back(key);
-}
 
 // Scores of one head over s.keys.
 void score_keys(const index_keys& index, const row_place& place, std::int64_t row, std::int64_t head, scratch& s) {
@@ -108,7 +96,7 @@ std::vector<index_row> index(const index_inputs& in, std::span<const std::int64_
     r.head = r.lse.head = r.scores.head;
     r.ids = select_row(r.scores.value, std::ssize(r.scores.value), p.topk, p.local_blocks, p.init_blocks);
     const row_place& place = places[r.row];
-    find_keys(r.ids, place, p.block, s);
+    find_block_keys(r.ids, place, p.block, s.keys);
     lse_of_row(keys, place, err, s, r.lse);
   });
   return results;
@@ -129,7 +117,7 @@ std::vector<index_lse_row> index_lse(const index_inputs& in, const tensor_view& 
     const row_place& place = places[r.row];
     s.ids.clear();
     for (std::int64_t slot = 0; slot < slots; ++slot) s.ids.push_back(ids.int_at(r.row, r.head, slot));
-    find_keys(s.ids, place, in.p.block, s);
+    find_block_keys(s.ids, place, in.p.block, s.keys);
     lse_of_row(keys, place, err, s, r);
   });
   return results;

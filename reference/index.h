@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
-#include "reference/attend.h"
+#include "reference/attention.h"
 #include "reference/score.h"
 
 namespace msabench::reference {
