@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/error.h"
@@ -174,7 +175,8 @@ void load_values(const unit& u, std::int64_t first, std::int64_t count, attentio
   for (std::int64_t j = 0; j < count; ++j) {
     widen_key(u, u.c.v, u.c.value_rows, first + j, memory.line.data());
     for (std::int64_t channel = 0; channel < u.c.width; channel += lanes)
-      std::copy_n(memory.line.data() + channel, lanes, memory.tile.data() + channel * tile_keys + j * lanes);
+      std::memcpy(memory.tile.data() + channel * tile_keys + j * lanes, memory.line.data() + channel,
+                  lanes * sizeof(double));
   }
 }
 
