@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of sparse attention over given blocks (docs/contract.md section 7), with the gauges of their limits
-// (docs/verdicts.md, K8). Reads stored types through typed loads, a tile of at most 128 keys or rows at a time;
+// (docs/operators/attend_backward.md). Reads stored types through typed loads, a tile of at most 128 keys or rows at a time;
 // bit-identical for any number of threads.
 #pragma once
 

@@ -77,19 +77,22 @@ struct scratch {
   std::vector<score_pair> pairs;
   std::vector<double> weight;
   std::array<double, tile_keys> dot{}, magnitude{}, d_dot{}, d_magnitude{};
-  std::vector<pair_gradient> gradients;
   weight_columns of_ds, of_p;
   mean_sums means;
   gradient_sums of_row, of_key;
 };
 
-std::int64_t load_keys(const context& c, std::int64_t sequence, std::int64_t group, std::span<const std::int64_t> keys,
-                       std::int64_t first, bool values, scratch& s) {
-  const std::int64_t count = std::min(tile_keys, std::ssize(keys) - first);
+// What a sweep over keys reads.
+enum class sweep { keys, values, both };
+
+// Up to 128 of the keys from `first` on, into s.k and s.v; returns their number.
+std::int64_t load_keys(const context& c, std::int64_t sequence, std::int64_t group, std::int64_t first, sweep what,
+                       scratch& s) {
+  const std::int64_t count = std::min(tile_keys, std::ssize(s.keys) - first);
   for (std::int64_t j = 0; j < count; ++j) {
-    const std::int64_t key = c.keys.first_key(sequence) + keys[static_cast<std::size_t>(first + j)];
-    s.k.set(j, c.in.k, c.in.k.offset(key, group));
-    if (values) s.v.set(j, c.in.v, c.in.v.offset(key, group));
+    const std::int64_t key = c.keys.first_key(sequence) + s.keys[static_cast<std::size_t>(first + j)];
+    if (what != sweep::values) s.k.set(j, c.in.k, c.in.k.offset(key, group));
+    if (what != sweep::keys) s.v.set(j, c.in.v, c.in.v.offset(key, group));
   }
   return count;
 }
@@ -110,7 +113,7 @@ void multiply(const context& c, const widened_tile& x, const double* y, const wi
   }
 }
 
-// Softmax over one head's pairs; leaves the weights in s.weight.
+// Softmax over one head's pairs.
 void weigh(std::span<const score_pair> pairs, std::span<double> weight, row_sums& row) {
   row.m = std::ranges::max(pairs, {}, &score_pair::s).s;
   for (std::size_t j = 0; j < pairs.size(); ++j) weight[j] = std::exp(pairs[j].s - row.m);
@@ -124,7 +127,7 @@ void find_means(const context& c, const row_place& at, std::int64_t group, std::
   const std::int64_t n = std::ssize(s.keys);
   s.means.reset(c.heads, s.v.width());
   for (std::int64_t first = 0; first < n; first += tile_keys) {
-    const std::int64_t count = load_keys(c, at.sequence, group, s.keys, first, true, s);
+    const std::int64_t count = load_keys(c, at.sequence, group, first, sweep::values, s);
     for (std::int64_t h = 0; h < c.heads; ++h) s.means.set(h, s.v, count, s.weight.data() + h * n + first);
     s.means.end_tile();
   }
@@ -135,31 +138,36 @@ void find_means(const context& c, const row_place& at, std::int64_t group, std::
   }
 }
 
+// Scores, softmax and D of the heads of one group over s.keys.
+void weigh_row(const context& c, std::int64_t row, std::int64_t group, std::span<row_sums> sums, scratch& s) {
+  const row_place& at = c.keys.place(row);
+  const std::int64_t n = std::ssize(s.keys);
+  for (std::int64_t h = 0; h < c.heads; ++h) load_term(c, h, row, group * c.heads + h, s);
+  s.pairs.resize(static_cast<std::size_t>(c.heads * n));
+  s.weight.resize(s.pairs.size());
+  for (std::int64_t first = 0; first < n; first += tile_keys) {
+    const std::int64_t count = load_keys(c, at.sequence, group, first, sweep::both, s);
+    for (std::int64_t h = 0; h < c.heads; ++h)
+      multiply(c, s.k, s.q.row(h), s.v, s.d_out.row(h), count, s, s.pairs.data() + h * n + first);
+  }
+  for (std::int64_t h = 0; h < c.heads; ++h)
+    weigh({s.pairs.data() + h * n, s.keys.size()}, {s.weight.data() + h * n, s.keys.size()},
+          sums[static_cast<std::size_t>(h)]);
+  find_means(c, at, group, sums, s);
+}
+
 // dq of the heads of one group at one row.
 void differentiate_row(const context& c, std::int64_t row, std::int64_t group, std::span<row_sums> sums, gradient& dq,
                        scratch& s) {
   c.keys.keys_of(row, group, s.keys);
   if (s.keys.empty()) return;
-  const row_place& at = c.keys.place(row);
   const std::int64_t n = std::ssize(s.keys);
   for (auto* tile : {&s.q, &s.d_out, &s.k, &s.v}) tile->reset(c.in.p.d);
-  for (std::int64_t h = 0; h < c.heads; ++h) load_term(c, h, row, group * c.heads + h, s);
-  s.pairs.resize(static_cast<std::size_t>(c.heads * n));
-  s.weight.resize(s.pairs.size());
-  for (std::int64_t first = 0; first < n; first += tile_keys) {
-    const std::int64_t count = load_keys(c, at.sequence, group, s.keys, first, true, s);
-    for (std::int64_t h = 0; h < c.heads; ++h)
-      multiply(c, s.k, s.q.row(h), s.v, s.d_out.row(h), count, s, s.pairs.data() + h * n + first);
-  }
-  for (std::int64_t h = 0; h < c.heads; ++h)
-    weigh({s.pairs.data() + h * n, static_cast<std::size_t>(n)}, {s.weight.data() + h * n, static_cast<std::size_t>(n)},
-          sums[static_cast<std::size_t>(h)]);
-  find_means(c, at, group, sums, s);
-
+  weigh_row(c, row, group, sums, s);
   s.of_row.reset(c.heads, s.k.width());
   s.means.reset(c.heads, s.k.width());
   for (std::int64_t first = 0; first < n; first += tile_keys) {
-    const std::int64_t count = load_keys(c, at.sequence, group, s.keys, first, false, s);
+    const std::int64_t count = load_keys(c, c.keys.place(row).sequence, group, first, sweep::keys, s);
     for (std::int64_t h = 0; h < c.heads; ++h) {
       for (std::int64_t j = 0; j < count; ++j) {
         const auto g = differentiate(c.err, sums[static_cast<std::size_t>(h)],
@@ -193,7 +201,7 @@ void differentiate_keys(const context& c, const key_map::tile& tile, std::int64_
   for (auto* rows : {&s.q, &s.d_out, &s.k, &s.v}) rows->reset(c.in.p.d);
   s.keys.resize(static_cast<std::size_t>(tile.count));
   for (std::int64_t j = 0; j < tile.count; ++j) s.keys[static_cast<std::size_t>(j)] = tile.first + j;
-  load_keys(c, tile.sequence, group, s.keys, 0, true, s);
+  load_keys(c, tile.sequence, group, 0, sweep::both, s);
   s.pairs.resize(tile_keys);
   s.of_row.reset(tile.count, s.k.width());
   s.of_key.reset(tile.count, s.v.width());

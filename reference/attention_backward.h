@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of softmax attention in float64 (docs/contract.md section 7), for attend_backward and dense_backward, and
-// the gauges of their limits (docs/verdicts.md, K8).
+// the gauges of their limits (docs/operators/attend_backward.md).
 //
 // The gradients are the exact ones: weights p and the mean o behind D = <dO, o> are recomputed in float64. An
 // implementation is handed o rounded to its type and lse in fp32; what the roundings of these two do to its gradients

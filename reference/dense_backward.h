@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of causal attention over all visible keys (docs/contract.md section 7), with the gauges of their limits
-// (docs/verdicts.md, K8): attend_backward without ids.
+// (docs/operators/attend_backward.md): attend_backward without ids.
 #pragma once
 
 #include "core/problem.h"

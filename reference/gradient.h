@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gradient in float64 with the gauges of its limits, and how bound and expected size are put together from them
-// (docs/verdicts.md, K8). Roundings arrive as numbers of an abstract model; who makes them is not the reference's
-// affair.
+// A gradient in float64 with the gauges of its limits, and how bound and expected size are put together from them (K8;
+// derivations in docs/operators/attend_backward.md). Roundings arrive as numbers of an abstract model; who makes them is
+// not the reference's affair.
 #pragma once
 
 #include <cstddef>

@@ -80,8 +80,9 @@ score_gradient differentiate(const context& c, const teacher& main, const weight
 struct scratch {
   std::vector<std::int64_t> keys, rows, chain;
   widened_tile q, k, q_idx, k_idx;
-  std::vector<scaled_score> main, index;  // [heads][n], [n]
-  std::vector<double> terms, gauge_teacher, gauge_student, gauge_size;
+  std::vector<scaled_score> main, index;                     // [heads][n], [n]
+  std::vector<double> terms, of_teacher, of_student, sizes;  // of a row's loss and its gauges, [n]
+  std::vector<double> logs;                                  // [heads] ln p^h of one key
   std::array<double, tile_keys> dot{}, magnitude{};
   std::array<scaled_score, tile_keys> line{};
   std::vector<teacher> teachers;
@@ -169,43 +170,43 @@ struct row_sums {
   softmax_sums& index;
 };
 
+// One key of a row, `at` among n: its terms of the loss into s, and ds.
+score_gradient compare(const context& c, const row_sums& of, std::size_t at, std::size_t n, scratch& s) {
+  teacher main;
+  for (std::size_t h = 0; h < of.heads.size(); ++h) {
+    const weight w = weigh(c.err.weight, of.heads[h], s.main[h * n + at]);
+    s.logs[h] = w.ln;
+    main.add(w);
+  }
+  main.end(c.heads, c.err.mean);
+  const weight student = weigh(c.err.index_weight, of.index, s.index[at]);
+  const double ln = log_mean(s.logs), ratio = ln - student.ln;
+  s.terms[at] = main.p * ratio;
+  s.of_teacher[at] = main.error * (std::abs(ratio) + 1);
+  s.of_student[at] = main.p * (student.theta + 2 * c.err.sums.fine * std::abs(ln));
+  s.sizes[at] = main.p * std::abs(ratio);
+  return differentiate(c, main, student);
+}
+
 // dq_idx and the parts of the loss of one (row, group).
 loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t group, const row_sums& of,
                              gradient& dq_idx, scratch& s) {
   c.keys.keys_of(row, group, s.keys);
-  const std::int64_t n = std::ssize(s.keys);
+  const std::size_t n = s.keys.size();
   if (n == 0) return {};
   reset_tiles(c, s);
   score_row(c, row, group, s);
-  const auto scores = [&](std::int64_t h) {
-    return std::span(s.main).subspan(static_cast<std::size_t>(h * n), static_cast<std::size_t>(n));
-  };
-  for (std::int64_t h = 0; h < c.heads; ++h)
-    of.heads[static_cast<std::size_t>(h)] = normalise(c.err.weight, c.err.normaliser, scores(h), s.terms);
+  for (std::size_t h = 0; h < of.heads.size(); ++h)
+    of.heads[h] = normalise(c.err.weight, c.err.normaliser, std::span(s.main).subspan(h * n, n), s.terms);
   of.index = normalise(c.err.index_weight, c.err.normaliser, s.index, s.terms);
 
-  for (auto* gauge : {&s.terms, &s.gauge_teacher, &s.gauge_student, &s.gauge_size})
-    gauge->resize(static_cast<std::size_t>(n));
-  std::vector<double> logs(static_cast<std::size_t>(c.heads));
+  for (auto* terms : {&s.terms, &s.of_teacher, &s.of_student, &s.sizes}) terms->resize(n);
+  s.logs.resize(of.heads.size());
   s.sums.reset(1, s.k_idx.width());
-  for (std::int64_t first = 0; first < n; first += tile_keys) {
+  for (std::int64_t first = 0; first < std::ssize(s.keys); first += tile_keys) {
     const std::int64_t count = load_keys(c, c.keys.place(row).sequence, group, first, false, s);
     for (std::int64_t j = 0; j < count; ++j) {
-      const auto at = static_cast<std::size_t>(first + j);
-      teacher main;
-      for (std::int64_t h = 0; h < c.heads; ++h) {
-        const weight w = weigh(c.err.weight, of.heads[static_cast<std::size_t>(h)], scores(h)[at]);
-        logs[static_cast<std::size_t>(h)] = w.ln;
-        main.add(w);
-      }
-      main.end(c.heads, c.err.mean);
-      const weight student = weigh(c.err.index_weight, of.index, s.index[at]);
-      const double ln = log_mean(logs), ratio = ln - student.ln;
-      s.terms[at] = main.p * ratio;
-      s.gauge_teacher[at] = main.error * (std::abs(ratio) + 1);
-      s.gauge_student[at] = main.p * (student.theta + 2 * c.err.sums.fine * std::abs(ln));
-      s.gauge_size[at] = main.p * std::abs(ratio);
-      const score_gradient g = differentiate(c, main, student);
+      const score_gradient g = compare(c, of, static_cast<std::size_t>(first + j), n, s);
       s.of_ds.set(j, g.ds, g.error, g.fine, g.square);
     }
     s.sums.set(0, s.k_idx, count, s.of_ds.view());
@@ -213,9 +214,9 @@ loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t gr
   }
   const std::size_t line = dq_idx.line(row, group);
   s.sums.finish(0, c.index_scale, dq_idx, line);
-  dq_idx.set_chain(line, n, c.err.sums.chain_q, c.err.sums.u_m);
-  return {c.c * pairwise_sum(s.terms), c.c * pairwise_sum(s.gauge_teacher), c.c * pairwise_sum(s.gauge_student),
-          c.c * pairwise_sum(s.gauge_size), n};
+  dq_idx.set_chain(line, std::ssize(s.keys), c.err.sums.chain_q, c.err.sums.u_m);
+  return {c.c * pairwise_sum(s.terms), c.c * pairwise_sum(s.of_teacher), c.c * pairwise_sum(s.of_student),
+          c.c * pairwise_sum(s.sizes), std::ssize(s.keys)};
 }
 
 // Terms of up to 128 rows of one group in dk_idx of the tile's keys.

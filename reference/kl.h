@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss that trains the index branch, and its gradients, in float64 (docs/contract.md section 7), with the gauges of
-// their limits (docs/verdicts.md, K8). Reads stored types through typed loads, a tile of at most 128 keys or rows at a
+// their limits (docs/operators/kl.md). Reads stored types through typed loads, a tile of at most 128 keys or rows at a
 // time; bit-identical for any number of threads.
 //
 // Nothing flows to q and k, nor to whatever made q_idx and k_idx: the optional outputs dq and dk are zeros of all bits,

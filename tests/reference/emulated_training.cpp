@@ -15,6 +15,13 @@ float scale_of(double asked, std::int32_t dim) {
 }
 float rounded(float x, dtype type) { return static_cast<float>(round_to(x, type)); }
 
+// P or dS as a matrix operand. Toward zero: what rounds away from it goes back to the neighbour.
+float operand(float x, const emulation& how) {
+  const float near = rounded(x, how.operand);
+  if (!how.truncates || std::abs(near) <= std::abs(x)) return near;
+  return static_cast<float>(near - std::copysign(ulp_of(x, how.operand), near));
+}
+
 // Sums in fp32, in any order.
 class kernel {
  public:
@@ -122,11 +129,11 @@ emulated_backward run_backward(const training_batch& b, bool all, const emulatio
         const std::int64_t key = j * b.p.hkv + group;
         const float s = k.dot(b.q, at, b.k, key * d, d) * scale;
         const float p = k.exponential(s - handed.lse[index(row * b.p.hq + head)]);
-        const float ds = rounded(p * (k.dot(b.d_out, at, b.v, key * d, d) - big_d), how.operand);
+        const float ds = operand(p * (k.dot(b.d_out, at, b.v, key * d, d) - big_d), how);
         terms.push_back({ds, key * d});
         if (how.fault == training_fault::missing_head && head % group_size == group_size - 1) continue;
         of_dk[index(key)].push_back({ds, at});
-        of_dv[index(key)].push_back({rounded(p, how.operand), at});
+        of_dv[index(key)].push_back({operand(p, how), at});
       }
       add_up(k, terms, b.k, d, scale, how.grad, result.dq.data() + at);
     }
@@ -187,7 +194,7 @@ emulated_kl run_kl(const training_batch& b, const emulation& how) {
       std::vector<float> row_loss;
       for (std::size_t j = 0; j < keys.size(); ++j) {
         if (teacher[j] > 0) row_loss.push_back(teacher[j] * (std::log(teacher[j]) - (index_scores[j] - lse)));
-        const float ds = rounded(c * (student[j] - teacher[j]), how.operand);
+        const float ds = operand(c * (student[j] - teacher[j]), how);
         terms.push_back({ds, keys[j] * b.p.di});
         of_keys[index(keys[j])].push_back({ds, q_at});
       }

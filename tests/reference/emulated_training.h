@@ -25,6 +25,7 @@ struct emulation {
   dtype operand = bf16;  // P and dS as matrix operands
   dtype out = bf16;      // o as handed in
   dtype grad = fp32;
+  bool truncates = false;        // operands toward zero
   bool flushes = false;          // exp gives no subnormal numbers
   bool prescaled_index = false;  // q_idx times index_scale, rounded to 16 bits, before the product
   training_fault fault = training_fault::none;

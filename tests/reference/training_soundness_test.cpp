@@ -25,6 +25,8 @@ constexpr double u32 = 0x1p-24, accumulator = 0x1p-23, exp_error = 0x1p-22;
 
 double underflow_of(dtype type) { return type == fp16 ? 0x1p-25 : 0x1p-126; }
 double roundoff_of(dtype type) { return unit_roundoff(type); }
+double operand_roundoff(const emulation& how) { return (how.truncates ? 2 : 1) * unit_roundoff(how.operand); }
+double operand_underflow(const emulation& how) { return (how.truncates ? 2 : 1) * underflow_of(how.operand); }
 
 // What the emulated kernels declare.
 weight_error declared_weight(std::int32_t channels) {
@@ -34,15 +36,15 @@ sum_error declared_sums(const emulation& how) {
   return {accumulator, 0, 0, how.grad == fp32 ? u32 : roundoff_of(how.grad), underflow_of(how.grad), u32};
 }
 backward_error declared(const training_batch& b, const emulation& how) {
-  return {declared_weight(b.p.d),    chain_roundoff(b.p.d + 2, accumulator),
-          roundoff_of(how.operand),  roundoff_of(how.operand),
-          roundoff_of(how.out),      underflow_of(how.operand),
-          underflow_of(how.operand), declared_sums(how)};
+  return {declared_weight(b.p.d), chain_roundoff(b.p.d + 2, accumulator),
+          operand_roundoff(how),  operand_roundoff(how),
+          roundoff_of(how.out),   operand_underflow(how),
+          operand_underflow(how), declared_sums(how)};
 }
 kl_error declared_kl(const training_batch& b, const emulation& how) {
-  return {declared_weight(b.p.d),   declared_weight(b.p.di),
-          {1, u32, exp_error, 0},   chain_roundoff(b.p.group() + 2, accumulator),
-          roundoff_of(how.operand), underflow_of(how.operand),
+  return {declared_weight(b.p.d), declared_weight(b.p.di),
+          {1, u32, exp_error, 0}, chain_roundoff(b.p.group() + 2, accumulator),
+          operand_roundoff(how),  operand_underflow(how),
           declared_sums(how)};
 }
 
@@ -116,6 +118,7 @@ struct honest_case {
   dtype type, grad;
   bool all;
   double query_size, offset;
+  bool truncates = false;
 };
 void PrintTo(const honest_case& c, std::ostream* out) { *out << c.name; }
 
@@ -128,7 +131,7 @@ TEST_P(honest_backward, stays_within_the_limits) {
     spec.query_size = c.query_size, spec.offset = c.offset, spec.seed = seed;
     const training_batch b(spec);
     emulation how;
-    how.operand = how.out = c.type, how.grad = c.grad, how.order = seed;
+    how.operand = how.out = c.type, how.grad = c.grad, how.order = seed, how.truncates = c.truncates;
     const auto use = judge(b, c.all, how);
     const bool zero_mean = c.offset == 0;
     expect_honest("dq", use.dq, zero_mean);
@@ -146,7 +149,9 @@ INSTANTIATE_TEST_SUITE_P(
                       honest_case{"bf16_very_peaked", bf16, fp32, false, 40, 0},
                       honest_case{"fp16_peaked", fp16, fp32, false, 8, 0},
                       honest_case{"bf16_offset", bf16, fp32, false, 1, 100},
-                      honest_case{"bf16_flat", bf16, fp32, true, 0.01, 0}),
+                      honest_case{"bf16_flat", bf16, fp32, true, 0.01, 0},
+                      honest_case{"bf16_truncated", bf16, fp32, false, 1, 0, true},
+                      honest_case{"fp16_truncated", fp16, fp32, true, 1, 0, true}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST(attend_backward, faults_exceed_the_limits) {
