@@ -56,10 +56,13 @@ m3_problem::m3_problem(const m3_shape& s)
   p_.pool_pages = pages;
   for (std::int64_t page = 0; page < pages; page += 2) table_.push_back(static_cast<std::int32_t>(page));
   for (std::int64_t page = 1; page < pages; page += 2) table_.push_back(static_cast<std::int32_t>(page));
+  for (std::int64_t page = pages; page-- > 0;) table_idx_.push_back(static_cast<std::int32_t>(page));
 
   q_ = normals("q", s.q_len * s.hq * s.d);
   k_ = normals("k", pages * s.block * s.hkv * s.d);
   v_ = normals("v", pages * s.block * s.hkv * s.d);
+  q_idx_ = normals("q_idx", s.q_len * p_.hi * p_.di);
+  k_idx_ = normals("k_idx", pages * s.block * p_.di);
 
   for (std::int64_t row = 0; row < s.q_len; ++row) {
     const std::int64_t own = (s.kv_len - s.q_len + row) / s.block, first = std::max<std::int64_t>(0, own + 1 - s.topk);
@@ -89,14 +92,23 @@ attend_inputs m3_problem::for_attend() const {
           in.kv_lens, {},   in.block_table};
 }
 
+msa_inputs m3_problem::for_msa() const {
+  const dense_inputs in = for_dense();
+  msa_inputs result;
+  result.p = p_;
+  result.p.operation = op::msa;
+  result.q = in.q, result.k = in.k, result.v = in.v;
+  result.q_idx = view(q_idx_, bf16, {p_.total_q, p_.hi, p_.di});
+  result.k_idx = view(k_idx_, bf16, {p_.pool_pages, p_.page_size, p_.di});
+  result.cu_seqlens_q = in.cu_seqlens_q, result.kv_lens = in.kv_lens, result.block_table = in.block_table;
+  result.block_table_idx = view(table_idx_, i32, {1, p_.pool_pages});
+  return result;
+}
+
 std::vector<std::int64_t> m3_problem::all_rows() const {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(p_.total_q));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int64_t>(i);
   return rows;
-}
-
-std::int64_t m3_problem::input_bytes() const {
-  return 2 * (std::ssize(q_) + std::ssize(k_) + std::ssize(v_)) + 4 * (std::ssize(table_) + std::ssize(ids_));
 }
 
 void reset_peak() {

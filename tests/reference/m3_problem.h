@@ -9,6 +9,7 @@
 #include "core/tensor_view.h"
 #include "reference/attend.h"
 #include "reference/dense.h"
+#include "reference/msa.h"
 
 namespace msabench::reference::testing {
 
@@ -28,14 +29,18 @@ class m3_problem {
   dense_inputs for_dense() const;
   // Ids: the last topk visible blocks of each row, which are all of them up to topk blocks.
   attend_inputs for_attend() const;
+  // One index head of 128 dims for each KV head.
+  msa_inputs for_msa() const;
 
   std::vector<std::int64_t> all_rows() const;
-  std::int64_t input_bytes() const;
+  // Of keys and values, and of index keys.
+  std::int64_t cache_bytes() const { return 2 * (std::ssize(k_) + std::ssize(v_)); }
+  std::int64_t index_cache_bytes() const { return 2 * std::ssize(k_idx_); }
 
  private:
   problem p_;
-  std::vector<std::uint16_t> q_, k_, v_;
-  std::vector<std::int32_t> table_, ids_, cu_q_, lens_;
+  std::vector<std::uint16_t> q_, k_, v_, q_idx_, k_idx_;
+  std::vector<std::int32_t> table_, table_idx_, ids_, cu_q_, lens_;
 };
 
 // Peak of the process's memory since the last call of reset_peak(), and what it holds now; Linux.

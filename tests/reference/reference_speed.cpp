@@ -23,7 +23,7 @@ namespace {
 using testing::m3_problem;
 using testing::m3_shape;
 
-enum class kind { attend, dense };
+enum class kind { attend, dense, msa };
 
 struct measurement {
   const char* name;
@@ -36,6 +36,7 @@ struct measurement {
 constexpr std::int64_t million = 1 << 20;
 constexpr measurement measurements[] = {
     {"dense_1m", kind::dense, "one token at 1 048 576 keys, 64/4 heads", {.q_len = 1, .kv_len = million}, true},
+    {"msa_1m", kind::msa, "one token at 1 048 576 keys, 64/4 heads", {.q_len = 1, .kv_len = million}, true},
     {"attend_2048", kind::attend, "2 048 tokens, causal, 64/4 heads", {.q_len = 2048, .kv_len = 2048}, true},
     {"attend_group_16", kind::attend, "32 tokens at 8 192 keys, 64/4 heads", {.q_len = 32, .kv_len = 8192}, true},
     {"attend_no_products",
@@ -50,23 +51,41 @@ constexpr measurement measurements[] = {
      true},
 };
 
+std::string_view name_of(kind what) {
+  switch (what) {
+    case kind::attend:
+      return "attend";
+    case kind::dense:
+      return "dense";
+    case kind::msa:
+      break;
+  }
+  return "msa";
+}
+
+std::vector<attend_row> run(const measurement& m, const m3_problem& problem) {
+  const score_error err{.per_magnitude = 1e-5, .var_products = m.products ? 1e-10 : 0};
+  const auto rows = problem.all_rows();
+  if (m.what == kind::dense) return dense(problem.for_dense(), rows, err);
+  if (m.what == kind::attend) return attend(problem.for_attend(), rows, err);
+  return msa(problem.for_msa(), rows, {.per_magnitude = 1e-5}, err, err).attend;
+}
+
 int measure(const measurement& m) {
   const m3_problem problem(m.size);
-  score_error err;
-  err.per_magnitude = 1e-5;
-  err.var_products = m.products ? 1e-10 : 0;
-  const auto rows = problem.all_rows();
-
   const auto start = std::chrono::steady_clock::now();
-  const auto results =
-      m.what == kind::dense ? dense(problem.for_dense(), rows, err) : attend(problem.for_attend(), rows, err);
+  const auto results = run(m, problem);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
 
   double triples = 0;
   for (const auto& row : results) triples += static_cast<double>(row.n);
-  fmt::print("| {} | {} | {} | {:.1f} M | {:.2f} | {:.1f} M | {:.2f} | {} |\n",
-             m.what == kind::dense ? "`dense`" : "`attend`", m.shape, rows.size(), triples / 1e6, time.count(),
-             triples / 1e6 / time.count(), static_cast<double>(testing::peak_bytes()) / 1e9, omp_get_max_threads());
+  // The index branch multiplies every visible key with each index head.
+  if (m.what == kind::msa)
+    for (std::int64_t row = 0; row < m.size.q_len; ++row)
+      triples += static_cast<double>(m.size.hkv * (m.size.kv_len - m.size.q_len + row + 1));
+  fmt::print("| `{}` | {} | {} | {:.1f} M | {:.2f} | {:.1f} M | {:.2f} | {} |\n", name_of(m.what), m.shape,
+             m.size.q_len, triples / 1e6, time.count(), triples / 1e6 / time.count(),
+             static_cast<double>(testing::peak_bytes()) / 1e9, omp_get_max_threads());
   return 0;
 }
 
