@@ -10,6 +10,7 @@
 
 #include "batch.h"
 #include "core/error.h"
+#include "reordered.h"
 
 namespace msabench::reference {
 namespace {
@@ -260,24 +261,40 @@ TEST(attend, page_permutation_changes_no_bit) {
     }
 }
 
+TEST(attend, batch_order_changes_no_bit) {
+  batch_spec spec = ragged();
+  spec.layout = page_layout::paged;
+  const batch b(spec);
+  const auto all = attend_all(b);
+  const testing::reversed_sequences reversed(b.inputs());
+  std::vector<attend_row> want;
+  for (std::int64_t row = 0; row < b.rows(); ++row)
+    for (std::int64_t h = 0; h < 4; ++h) want.push_back(all[static_cast<std::size_t>(reversed.old_row(row) * 4 + h)]);
+  expect_same_bits(attend(reversed.inputs(), b.all_rows(), every_term), want);
+}
+
+TEST(attend, group_permutation_changes_no_bit) {
+  batch_spec spec = ragged();
+  spec.hq = 6, spec.hkv = 3;
+  const batch b(spec);
+  const auto all = attend_all(b);
+  std::vector<attend_row> want;
+  for (std::int64_t row = 0; row < b.rows(); ++row)
+    for (std::int64_t h = 0; h < 6; ++h) want.push_back(all[static_cast<std::size_t>(row * 6 + 5 - h)]);
+  expect_same_bits(attend(testing::with_reversed_groups(b.inputs()), b.all_rows(), every_term), want);
+}
+
 TEST(attend, chunks_and_single_tokens_equal_one_shot) {
   batch_spec spec;
   spec.sequences = {{150, 150}};
   const batch whole(spec);
   const auto want = attend_all(whole);
-  for (const std::int32_t chunk : {1, 37, 64}) {
+  for (const std::int32_t size : {1, 37, 64}) {
     std::vector<attend_row> got;
-    for (std::int32_t first = 0; first < 150; first += chunk) {
-      const std::int32_t end = std::min(150, first + chunk);
-      const std::vector<std::int32_t> cu{0, end - first}, lens{end};
-      auto in = whole.inputs();
-      in.q.data = static_cast<const float*>(in.q.data) + in.q.offset(first);
-      in.ids.data = static_cast<const std::int32_t*>(in.ids.data) + in.ids.offset(first);
-      in.cu_seqlens_q.data = cu.data();
-      in.kv_lens.data = lens.data();
-      std::vector<std::int64_t> rows;
-      for (std::int64_t row = 0; row < end - first; ++row) rows.push_back(row);
-      for (auto& row : attend(in, rows, every_term)) {
+    for (std::int32_t first = 0; first < 150; first += size) {
+      const std::int32_t end = std::min(150, first + size);
+      const testing::chunk_of chunk(whole.inputs(), first, end);
+      for (auto& row : attend(chunk.inputs(), chunk.rows(), every_term)) {
         row.row += first;
         got.push_back(std::move(row));
       }

@@ -221,10 +221,15 @@ TEST(dense, group_permutation_changes_no_bit) {
 }
 
 TEST(dense, threads_and_repeats_change_no_bit) {
-  for (const std::int64_t n : {200, 33000}) {  // spread over rows, and within a row
+  struct shape {
+    std::int64_t n;
+    std::int32_t d;
+  };
+  // Spread over rows, and within a row; both beyond the work below which one thread does it all.
+  for (const auto& [n, d] : {shape{200, 128}, shape{33000, 16}}) {
     batch_spec spec = ragged();
-    spec.block = 128, spec.d = 32, spec.hq = 8;
-    spec.sequences.emplace_back(3, n);
+    spec.block = 128, spec.d = d, spec.hq = 8;
+    spec.sequences.emplace_back(n < 1000 ? 3 : 1, n);
     const batch b(all_blocks(spec));
     omp_set_num_threads(1);
     const auto one = dense_all(b);
