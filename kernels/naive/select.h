@@ -4,22 +4,10 @@
 
 #include <cstdint>
 
-#include "kernels/naive/lengths.h"
+#include "kernels/common/calls.h"
 #include "kernels/naive/stages.h"
 
 namespace msabench::naive {
-
-/// One run of select. Strides are in elements; innermost ones are 1.
-struct select_call {
-  lengths rows;
-  selection_rule rule;
-  std::int32_t heads;       ///< Hkv
-  std::int64_t max_blocks;  ///< columns of scores
-  const float* scores;      ///< [heads][T][max_blocks]
-  std::int64_t score_head_stride, score_row_stride;
-  std::int32_t* ids;  ///< [T][heads][topk]
-  std::int64_t id_row_stride, id_head_stride;
-};
 
 void select_row(const selection_rule& rule, const row_place& place, const float* scores, std::int32_t* candidates,
                 std::int32_t* ids);

@@ -10,14 +10,11 @@
 
 #include <cstdint>
 
+#include "kernels/common/calls.h"
+
 namespace msabench::naive {
 
-/// Where a query token stands in its sequence.
-struct row_place {
-  std::int64_t sequence;  ///< b
-  std::int64_t length;    ///< N_b
-  std::int64_t position;  ///< pos; negative for a padding token, which sees nothing
-};
+using namespace kernels;
 
 /// The visible keys (or values) of one block of one row, widened to fp32.
 struct tile {
@@ -43,14 +40,6 @@ struct output_row {
   std::int32_t d;
 };
 
-struct selection_rule {
-  std::int32_t block;    ///< Bk
-  std::int32_t topk;     ///< selected blocks in total
-  std::int32_t local;    ///< forced last visible blocks
-  std::int32_t initial;  ///< forced first blocks
-};
-
-struct attend_call;
 struct stages;
 
 struct stages {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/common/lengths.h"
 #include "kernels/naive/glue.h"
-#include "kernels/naive/lengths.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the naive kernels take, and the refusal of everything else with a text (plugin rule R9): problems at query and
+// What kernels on a CPU take, and the refusal of everything else with a text (plugin rule R9): problems at query and
 // plan, tensors at run. A tensor check that succeeds has filled in the call; until then nothing has been written.
 #pragma once
 
@@ -9,10 +9,10 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/naive/attend.h"
-#include "kernels/naive/select.h"
+#include "kernels/common/calls.h"
+#include "kernels/common/implementation.h"
 
-namespace msabench::naive {
+namespace msabench::kernels {
 
 /// Copies what both sides of the interface know of a struct; fields that the caller's version lacks are 0. False if the
 /// caller's version has more and uses it: then the struct means something that this version does not know.
@@ -26,14 +26,8 @@ bool read_struct(const T* given, T& to) {
          std::all_of(bytes + sizeof(T), bytes + size, [](unsigned char byte) { return byte == 0; });
 }
 
-/// Reads and checks a problem. Used by query and plan alike, so that they agree.
-msabench_status check_problem(const msabench_problem* given, msabench_problem& to);
-
-/// The profile that the kernels take and deliver, for a problem that has been checked.
-msabench_profile delivered_profile(const msabench_problem& problem);
-
-/// How they compute it.
-msabench_numerics declared_numerics(const msabench_problem& problem);
+/// Reads and checks a problem for these kernels. Used by query and plan alike, so that they agree.
+msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to);
 
 /// Most blocks that a row can have: topk, or all of the longest sequence.
 std::int64_t block_capacity(const msabench_problem& problem);
@@ -44,4 +38,4 @@ std::int64_t max_blocks(const msabench_problem& problem);
 msabench_status check_select(const msabench_problem& problem, const msabench_args* args, select_call& call);
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/naive/error.h"
+#include "kernels/common/error.h"
 
 #include <cstdarg>
 #include <cstdio>
 
-namespace msabench::naive {
+namespace msabench::kernels {
 namespace {
 
 thread_local char text[512] = "";
@@ -23,4 +23,4 @@ void clear_error() { text[0] = '\0'; }
 
 const char* error_text() { return text; }
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "kernels/naive/check.h"
-#include "kernels/naive/error.h"
-#include "kernels/naive/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/error.h"
 
-namespace msabench::naive {
+namespace msabench::kernels {
 namespace {
 
 constexpr std::int64_t any = -1;  // a dimension that the problem does not fix
@@ -68,7 +67,7 @@ msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* ten
     const std::int64_t stride = tensor->strides[axis];
     const bool innermost = axis == rule.rank - 1;
     if (tensor->shape[axis] > 1 && (innermost ? stride != 1 : stride < 0)) {
-      return fail(MSABENCH_UNSUPPORTED, "%s.strides[%d] %lld: naive has %s only; copy the tensor", rule.name, axis,
+      return fail(MSABENCH_UNSUPPORTED, "%s.strides[%d] %lld: only %s are taken; copy the tensor", rule.name, axis,
                   static_cast<long long>(stride), innermost ? "innermost strides of 1" : "strides from 0 up");
     }
   }
@@ -229,4 +228,4 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   return MSABENCH_OK;
 }
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

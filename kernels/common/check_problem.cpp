@@ -4,11 +4,10 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/naive/check.h"
-#include "kernels/naive/error.h"
-#include "kernels/naive/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/error.h"
 
-namespace msabench::naive {
+namespace msabench::kernels {
 namespace {
 
 struct lower_bound_rule {
@@ -26,13 +25,24 @@ msabench_status check_lower_bounds(std::initializer_list<lower_bound_rule> rules
   return MSABENCH_OK;
 }
 
-msabench_status check_type(const char* field, msabench_dtype type) {
-  if (is_float_storage(type)) return MSABENCH_OK;
-  return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: naive has bf16 {4,16,1} and fp32 {2,32,1}; use one of them", field,
-              type.code, type.bits, type.lanes);
+msabench_status check_type(const implementation& kernels, const char* field, msabench_dtype type) {
+  if (kernels.stores(type)) return MSABENCH_OK;
+  return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: %s has %s; use one of them", field, type.code, type.bits,
+              type.lanes, kernels.name, kernels.storage_types);
 }
 
-msabench_status check_profile(const msabench_problem& problem) {
+bool has_operator(const implementation& kernels, msabench_op op) {
+  switch (op) {
+    case MSABENCH_OP_SELECT:
+      return kernels.select != nullptr;
+    case MSABENCH_OP_ATTEND:
+      return kernels.attend != nullptr;
+    default:
+      return false;
+  }
+}
+
+msabench_status check_profile(const implementation& kernels, const msabench_problem& problem) {
   const msabench_profile& asked = problem.profile;
   if (asked.in_id_form < MSABENCH_FORM_EXACT || asked.in_id_form > MSABENCH_FORM_LENIENT) {
     return fail(MSABENCH_UNSUPPORTED, "profile.in_id_form %d: unknown; ask for 0, 1 or 2", asked.in_id_form);
@@ -54,14 +64,14 @@ msabench_status check_profile(const msabench_problem& problem) {
                  {"rotate_in_storage", asked.rotate_in_storage}};
   for (const auto& choice : choices) {
     if (choice.asked != 0) {
-      return fail(MSABENCH_UNSUPPORTED, "profile.%s %d: naive has the canonical choice only; ask for 0", choice.field,
-                  choice.asked);
+      return fail(MSABENCH_UNSUPPORTED, "profile.%s %d: %s has the canonical choice only; ask for 0", choice.field,
+                  choice.asked, kernels.name);
     }
   }
   if (asked.rank_step != 0) {
-    return fail(MSABENCH_UNSUPPORTED, "profile.rank_step: naive ranks exactly; ask for 0");
+    return fail(MSABENCH_UNSUPPORTED, "profile.rank_step: %s ranks exactly; ask for 0", kernels.name);
   }
-  const msabench_profile given = delivered_profile(problem);
+  const msabench_profile given = kernels.profile(problem);
   const struct {
     const char* field;
     int asked, given;
@@ -104,7 +114,7 @@ msabench_status check_selection(const msabench_problem& p) {
   return MSABENCH_OK;
 }
 
-msabench_status check_attention(const msabench_problem& p) {
+msabench_status check_attention(const implementation& kernels, const msabench_problem& p) {
   const auto status = check_lower_bounds(
       {{"hq", p.hq, 1}, {"d", p.d, 1}, {"total_kv", p.total_kv, 0}, {"pool_pages", p.pool_pages, 0}});
   if (status != MSABENCH_OK) return status;
@@ -123,21 +133,22 @@ msabench_status check_attention(const msabench_problem& p) {
                 p.page_size);
   }
   for (const auto& [field, type] : {std::pair{"q", p.q}, std::pair{"kv", p.kv}, std::pair{"out", p.out}}) {
-    const auto refused = check_type(field, type);
+    const auto refused = check_type(kernels, field, type);
     if (refused != MSABENCH_OK) return refused;
   }
   if (!same_type(p.q, p.kv)) {
-    return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: naive has keys and values of the type of q only; use that",
-                p.kv.code, p.kv.bits, p.kv.lanes);
+    return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: %s has keys and values of the type of q only; use that",
+                p.kv.code, p.kv.bits, p.kv.lanes, kernels.name);
   }
   if (p.kv_scale != 0) {
-    return fail(MSABENCH_UNSUPPORTED, "kv_scale %d: naive has no scaled storage; pass 0", p.kv_scale);
+    return fail(MSABENCH_UNSUPPORTED, "kv_scale %d: %s has no scaled storage; pass 0", p.kv_scale, kernels.name);
   }
   if (!std::isfinite(p.softmax_scale)) {
     return fail(MSABENCH_INVALID_PROBLEM, "softmax_scale: not a finite number; pass one, or 0 for 1 / sqrt(d)");
   }
   if (p.splits != 0 && p.splits != 1) {
-    return fail(MSABENCH_UNSUPPORTED, "splits %d: naive computes a row in one part; pass 0 or 1", p.splits);
+    return fail(MSABENCH_UNSUPPORTED, "splits %d: %s chooses the parts of a row itself; pass 0 or 1", p.splits,
+                kernels.name);
   }
   return MSABENCH_OK;
 }
@@ -148,52 +159,23 @@ std::int64_t max_blocks(const msabench_problem& p) { return p.max_kv_len / p.blo
 
 std::int64_t block_capacity(const msabench_problem& p) { return std::min<std::int64_t>(p.topk, max_blocks(p)); }
 
-msabench_profile delivered_profile(const msabench_problem& problem) {
-  msabench_profile delivered{};
-  delivered.struct_size = sizeof delivered;
-  // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
-  delivered.in_id_form = problem.profile.in_id_form;
-  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT;
-  delivered.repeatable = 1;
-  delivered.batch_invariant = 1;
-  return delivered;
-}
-
-msabench_numerics declared_numerics(const msabench_problem& problem) {
-  msabench_numerics declared{};
-  declared.struct_size = sizeof declared;
-  const bool attends = problem.op == MSABENCH_OP_ATTEND;
-  declared.operand = attends ? problem.q : fp32_type;
-  declared.v_operand = attends ? problem.kv : fp32_type;
-  declared.out_store = attends ? problem.out : fp32_type;
-  declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
-  declared.partial_store = declared.ds_operand = fp32_type;
-  if (!attends) return declared;
-  // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
-  const std::int64_t most_keys = std::min<std::int64_t>(std::int64_t{problem.topk} * problem.block, problem.max_kv_len);
-  const std::int64_t in_turn = std::min<std::int64_t>(std::int64_t{problem.block} + problem.topk, most_keys);
-  declared.chain_out = declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
-  // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
-  declared.chain_score = static_cast<std::uint32_t>(std::min(problem.d + 2, (problem.d + 7) / 8 + 5));
-  return declared;
-}
-
-msabench_status check_problem(const msabench_problem* given, msabench_problem& to) {
+msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to) {
   if (given == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "problem null: nothing to plan; pass a problem");
   if (!read_struct(given, to)) {
     return fail(MSABENCH_UNSUPPORTED, "problem.struct_size %u: fields of a later version are set; leave them 0",
                 given->struct_size);
   }
-  if (to.op != MSABENCH_OP_SELECT && to.op != MSABENCH_OP_ATTEND) {
-    return fail(MSABENCH_UNSUPPORTED, "op %d: naive has select (3) and attend (4); ask for one of them", to.op);
+  if (!has_operator(kernels, to.op)) {
+    return fail(MSABENCH_UNSUPPORTED, "op %d: %s does not have it; ask for an operator of its list", to.op,
+                kernels.name);
   }
   if (to.reserved != 0) {
     return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
   }
   auto status = check_selection(to);
-  if (status == MSABENCH_OK && to.op == MSABENCH_OP_ATTEND) status = check_attention(to);
-  if (status == MSABENCH_OK) status = check_profile(to);
+  if (status == MSABENCH_OK && to.op == MSABENCH_OP_ATTEND) status = check_attention(kernels, to);
+  if (status == MSABENCH_OK) status = check_profile(kernels, to);
   return status;
 }
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

@@ -4,7 +4,7 @@
 
 #include <msabench/plugin.h>
 
-namespace msabench::naive {
+namespace msabench::kernels {
 
 /// Keeps the text for this thread and returns `status`. Texts read `FIELD VALUE: what is wrong; remedy`. A fixed
 /// buffer, since run does not allocate; integers and strings only, since other conversions follow the locale.
@@ -16,4 +16,4 @@ void clear_error();
 /// "" if the thread's last call succeeded.
 const char* error_text();
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/naive/stages.h"
+namespace msabench::kernels {
 
-namespace msabench::naive {
+/// Where a query token stands in its sequence.
+struct row_place {
+  std::int64_t sequence;  ///< b
+  std::int64_t length;    ///< N_b
+  std::int64_t position;  ///< pos; negative for a padding token, which sees nothing
+};
 
 struct lengths {
   const std::int32_t* cu_seqlens_q;  ///< [batch + 1]
@@ -31,4 +36,4 @@ inline std::int64_t visible_blocks(const row_place& place, std::int32_t block_si
   return place.position < 0 ? 0 : place.position / block_size + 1;
 }
 
-}  // namespace msabench::naive
+}  // namespace msabench::kernels

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator works on in one run, once the tensors have been checked (check.h): addresses, strides and sizes.
+//
+// Symbols as in docs/contract.md: T query tokens, Hq and Hkv heads, G = Hq / Hkv, d, Bk = tokens per block, N_b = keys
+// of sequence b, pos = absolute position of a query token, own = pos / Bk. Strides are in elements, innermost ones are 1.
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+
+#include "kernels/common/lengths.h"
+#include "kernels/common/types.h"
+
+namespace msabench::kernels {
+
+struct selection_rule {
+  std::int32_t block;    ///< Bk
+  std::int32_t topk;     ///< selected blocks in total
+  std::int32_t local;    ///< forced last visible blocks
+  std::int32_t initial;  ///< forced first blocks
+};
+
+/// Keys or values in memory, contiguous or paged.
+struct cache {
+  const char* data;
+  msabench_dtype type;
+  std::int64_t token_stride, head_stride;
+  std::int64_t page_stride;           ///< unused when contiguous
+  const std::int32_t* block_table;    ///< nullptr = contiguous
+  std::int64_t table_stride;          ///< between sequences
+  const std::int32_t* cu_seqlens_kv;  ///< nullptr = paged
+  std::int64_t page_size;
+
+  /// Address of token j of a sequence. Offsets pass 2^32 bytes.
+  const char* token(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+    std::int64_t element = head * head_stride;
+    if (block_table != nullptr) {
+      const std::int64_t page = block_table[sequence * table_stride + j / page_size];
+      element += page * page_stride + j % page_size * token_stride;
+    } else {
+      element += (cu_seqlens_kv[sequence] + j) * token_stride;
+    }
+    return data + element * bytes_of(type);
+  }
+};
+
+/// Block ids from given scores.
+struct select_call {
+  lengths rows;
+  selection_rule rule;
+  std::int32_t heads;       ///< Hkv
+  std::int64_t max_blocks;  ///< columns of scores
+  const float* scores;      ///< [heads][T][max_blocks]
+  std::int64_t score_head_stride, score_row_stride;
+  std::int32_t* ids;  ///< [T][heads][topk]
+  std::int64_t id_row_stride, id_head_stride;
+};
+
+/// Attention over the blocks of the ids.
+struct attend_call {
+  lengths rows;
+  std::int32_t kv_heads, group, d;  ///< Hkv, G
+  std::int32_t block, topk;
+  std::int32_t capacity;  ///< most blocks a row can have
+  float scale;
+  cache keys, values;
+  const char* q;  ///< [T][Hq][d]
+  msabench_dtype q_type;
+  std::int64_t q_row_stride, q_head_stride;
+  const std::int32_t* ids;  ///< [T][Hkv][topk]
+  std::int64_t id_row_stride, id_head_stride;
+  char* out;  ///< [T][Hq][d]
+  msabench_dtype out_type;
+  std::int64_t out_row_stride, out_head_stride;
+  float* lse;  ///< [T][Hq]; nullptr = not wanted
+  std::int64_t lse_row_stride, lse_head_stride;
+};
+
+}  // namespace msabench::kernels

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a set of kernels is to the plugin interface: what it takes, what it says of itself, and a function per operator.
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+
+#include "kernels/common/calls.h"
+
+namespace msabench::kernels {
+
+/// What a run has beside the tensors. Nothing in the scratch outlives a run.
+struct run_context {
+  const msabench_problem& problem;
+  int threads;
+  void* scratch;  ///< 64-byte aligned, dirty
+  std::int64_t scratch_bytes;
+};
+
+/// Functions must not allocate or throw. An operator without function is refused as unsupported.
+struct implementation {
+  const char* name;
+  const char* description;
+  bool (*stores)(msabench_dtype);                          ///< whether q, k, v and out may be stored so
+  const char* storage_types;                               ///< the same for people
+  msabench_profile (*profile)(const msabench_problem&);    ///< taken and delivered, for a problem that has been checked
+  msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
+  /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.
+  double (*scratch_bytes)(const msabench_problem&, int threads);
+  void (*select)(const select_call&, const run_context&);
+  void (*attend)(const attend_call&, const run_context&);
+};
+
+/// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another
+/// device than a CPU. `kernels` must outlive the process. Called once per shared object.
+const msabench_plugin* plugin(const msabench_host* host, const implementation& kernels);
+
+}  // namespace msabench::kernels

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <omp.h>
+
+#include <algorithm>
+#include <new>
+
+#include "kernels/common/check.h"
+#include "kernels/common/error.h"
+#include "kernels/common/implementation.h"
+
+struct msabench_plan {
+  msabench_problem problem;
+  int threads;
+  std::int64_t scratch_bytes;
+};
+
+namespace msabench::kernels {
+namespace {
+
+constexpr std::uint32_t workspace_alignment = 64;
+
+// Set once by plugin(), before any other call.
+const implementation* plugin_kernels = nullptr;
+int plugin_threads = 1;
+msabench_plugin plugin_table{};
+
+/// The whole of what query and plan check, and the scratch of a run, in whole cache lines.
+msabench_status accept(const msabench_problem* given, msabench_problem& problem, std::int64_t& scratch_bytes) {
+  const auto status = check_problem(*plugin_kernels, given, problem);
+  if (status != MSABENCH_OK) return status;
+  const double bytes = plugin_kernels->scratch_bytes(problem, plugin_threads);
+  constexpr double most_bytes = 1e15;
+  if (bytes > most_bytes) {
+    return fail(MSABENCH_NO_RESOURCES,
+                "max_kv_len %lld: the scratch of a run passes 10^15 bytes; use a smaller problem",
+                static_cast<long long>(problem.max_kv_len));
+  }
+  scratch_bytes = (static_cast<std::int64_t>(bytes) / workspace_alignment + 1) * workspace_alignment;
+  return MSABENCH_OK;
+}
+
+msabench_status query(const msabench_problem* given, msabench_capability* out) {
+  clear_error();
+  msabench_problem problem;
+  std::int64_t scratch_bytes = 0;
+  const auto status = accept(given, problem, scratch_bytes);
+  if (status != MSABENCH_OK) return status;
+  if (out == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "capability null: nowhere to answer; pass one");
+  msabench_capability answer{out->struct_size, plugin_kernels->numerics(problem), plugin_kernels->profile(problem)};
+  std::memcpy(out, &answer, std::min<std::size_t>(out->struct_size, sizeof answer));
+  return MSABENCH_OK;
+}
+
+msabench_status plan(const msabench_problem* given, msabench_plan** out) {
+  clear_error();
+  msabench_problem problem;
+  std::int64_t scratch_bytes = 0;
+  const auto status = accept(given, problem, scratch_bytes);
+  if (status != MSABENCH_OK) return status;
+  if (out == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nowhere to put it; pass a pointer");
+  auto* made = new (std::nothrow) msabench_plan{problem, plugin_threads, scratch_bytes};
+  if (made == nullptr) return fail(MSABENCH_NO_RESOURCES, "plan: out of memory; free some");
+  *out = made;
+  return MSABENCH_OK;
+}
+
+msabench_status workspace(const msabench_plan* plan, std::uint64_t* bytes, std::uint32_t* alignment) {
+  clear_error();
+  if (plan == nullptr || bytes == nullptr || alignment == nullptr) {
+    return fail(MSABENCH_INVALID_PROBLEM, "workspace null: plan, bytes and alignment are needed; pass all three");
+  }
+  *bytes = static_cast<std::uint64_t>(plan->scratch_bytes);
+  *alignment = workspace_alignment;
+  return MSABENCH_OK;
+}
+
+template <class Call>
+msabench_status run_checked(msabench_status (*check)(const msabench_problem&, const msabench_args*, Call&),
+                            void (*compute)(const Call&, const run_context&), const run_context& context,
+                            const msabench_args* args) {
+  Call call{};
+  const auto status = check(context.problem, args, call);
+  if (status == MSABENCH_OK) compute(call, context);
+  return status;
+}
+
+msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratch, void*) {
+  clear_error();
+  if (plan == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nothing to run; pass a plan");
+  if (scratch == nullptr || reinterpret_cast<std::uintptr_t>(scratch) % workspace_alignment != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM,
+                "workspace: null or not aligned to %u bytes; allocate what workspace asks for", workspace_alignment);
+  }
+  const run_context context{plan->problem, plan->threads, scratch, plan->scratch_bytes};
+  switch (plan->problem.op) {
+    case MSABENCH_OP_SELECT:
+      return run_checked(check_select, plugin_kernels->select, context, args);
+    default:
+      return run_checked(check_attend, plugin_kernels->attend, context, args);
+  }
+}
+
+void destroy(msabench_plan* plan) {
+  clear_error();
+  delete plan;
+}
+
+}  // namespace
+
+const msabench_plugin* plugin(const msabench_host* given, const implementation& kernels) {
+  constexpr std::int32_t cpu = 1;
+  if (given == nullptr) return nullptr;
+  msabench_host host;
+  read_struct(given, host);  // nothing that a later host may say about itself matters here
+  if (host.device.type != cpu) return nullptr;
+  plugin_kernels = &kernels;
+  plugin_threads = std::clamp(host.threads, 1, std::max(1, omp_get_thread_limit()));
+  plugin_table = {sizeof(msabench_plugin),
+                  MSABENCH_ABI_MAJOR,
+                  MSABENCH_ABI_MINOR,
+                  0,
+                  kernels.name,
+                  "0.1.0",
+                  kernels.description,
+                  query,
+                  plan,
+                  workspace,
+                  run,
+                  destroy,
+                  error_text};
+  return &plugin_table;
+}
+
+}  // namespace msabench::kernels

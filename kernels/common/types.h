@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The types of msabench_dtype that kernels on a CPU meet.
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+
+namespace msabench::kernels {
+
+inline constexpr msabench_dtype int32_type{0, 32, 1};
+inline constexpr msabench_dtype fp32_type{2, 32, 1};
+inline constexpr msabench_dtype fp16_type{2, 16, 1};
+inline constexpr msabench_dtype bf16_type{4, 16, 1};
+
+constexpr bool same_type(msabench_dtype a, msabench_dtype b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+constexpr std::int64_t bytes_of(msabench_dtype type) { return type.bits / 8; }
+
+}  // namespace msabench::kernels
