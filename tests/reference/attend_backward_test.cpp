@@ -131,7 +131,7 @@ TEST(attend_backward, each_term_of_the_error_model_acts_alone) {
 }
 
 TEST(attend_backward, gradients_agree_with_central_differences) {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1, 2}) {
     training_spec spec;
     spec.sequences = {{5, 30}, {0, 4}, {3, 3}, {1, 0}};
     spec.hq = 4, spec.hkv = 2, spec.d = 6, spec.block = 8, spec.topk = 2, spec.type = fp64, spec.seed = seed;

@@ -126,18 +126,16 @@ class honest_backward : public ::testing::TestWithParam<honest_case> {};
 
 TEST_P(honest_backward, stays_within_the_limits) {
   const honest_case& c = GetParam();
-  for (const std::uint64_t seed : {1, 2}) {
-    auto spec = usual(c.type);
-    spec.query_size = c.query_size, spec.offset = c.offset, spec.seed = seed;
-    const training_batch b(spec);
-    emulation how;
-    how.operand = how.out = c.type, how.grad = c.grad, how.order = seed, how.truncates = c.truncates;
-    const auto use = judge(b, c.all, how);
-    const bool zero_mean = c.offset == 0;
-    expect_honest("dq", use.dq, zero_mean);
-    expect_honest("dk", use.dk, zero_mean);
-    expect_honest("dv", use.dv, zero_mean);
-  }
+  auto spec = usual(c.type);
+  spec.query_size = c.query_size, spec.offset = c.offset;
+  const training_batch b(spec);
+  emulation how;
+  how.operand = how.out = c.type, how.grad = c.grad, how.truncates = c.truncates;
+  const auto use = judge(b, c.all, how);
+  const bool zero_mean = c.offset == 0;
+  expect_honest("dq", use.dq, zero_mean);
+  expect_honest("dk", use.dk, zero_mean);
+  expect_honest("dv", use.dv, zero_mean);
 }
 
 INSTANTIATE_TEST_SUITE_P(
