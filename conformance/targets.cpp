@@ -20,10 +20,13 @@ struct opportunities {
   bool sparse = false;       // a row that sees more blocks than it selects
   bool future_keys = false;  // a row of few keys whose next key exists in its own block
   bool two_rows = false;     // neighbouring rows of one sequence, both sparse
+  bool hidden_keys = false;  // a row that sees less than half of its own block, whose rest exists
+  bool two_pages = false;    // a row that sees two pages
 };
 
 opportunities look(const case_spec& c) {
   opportunities o;
+  const std::int64_t page = make_problem(c).page_size, half = c.shape.block / 2;
   for (const auto& s : sequences(c)) {
     for (std::int64_t i = 0; i < s.q_len; ++i) {
       const std::int64_t position = s.kv_len - s.q_len + i;
@@ -34,6 +37,8 @@ opportunities look(const case_spec& c) {
       o.sparse |= seen > c.shape.topk;
       const std::int64_t keys = std::min(position + 1, std::int64_t{c.shape.topk} * c.shape.block);
       o.future_keys |= keys <= few_keys && position + 1 < s.kv_len && (position + 1) % c.shape.block != 0;
+      o.hidden_keys |= position % c.shape.block < half && s.kv_len > position / c.shape.block * c.shape.block + half;
+      o.two_pages |= page > 0 && position >= page;
       o.two_rows |= i > 0 && (position - 1) / c.shape.block + 1 > c.shape.topk;
     }
   }
@@ -92,6 +97,36 @@ std::vector<perturbation> select_targets(const case_spec& c, const opportunities
   return t;
 }
 
+// Scores are judged one by one, so each fault shows where its block is.
+std::vector<perturbation> score_targets(const case_spec& c, const opportunities& can) {
+  if (c.family == "special") return {c.variant == "nan" ? nan_wins : sentinel_collides};
+  std::vector<perturbation> t = {drop_best_key};
+  if (c.shape.hi > 1) t.push_back(neighbour_head_q);
+  if (c.family == "negative") t.push_back(relu_scores);
+  if (c.family != "random") return t;
+  t.insert(t.end(), {accumulate_16bit, unscaled_scores});
+  if (can.hidden_keys) t.push_back(mask_after_max);
+  if (can.two_pages) t.push_back(swap_table_entries);
+  return t;
+}
+
+// What changes a score has to change the selection to be seen.
+std::vector<perturbation> index_targets(const case_spec& c, const opportunities& can) {
+  const bool free_slots = c.shape.topk > c.shape.local_blocks + c.shape.init_blocks;
+  if (!can.sparse || !free_slots) return {drop_last_choice};
+  std::vector<perturbation> t;
+  if (c.family == "special") t.push_back(c.variant == "nan" ? nan_wins : sentinel_collides);
+  if (c.family == "negative") t.push_back(relu_scores);
+  if (c.family == "index_code" && c.variant != "ties") t.push_back(drop_best_key);
+  if (c.family == "random") {
+    t.push_back(drop_last_choice);
+    if (can.two_pages) t.push_back(swap_table_entries);
+  }
+  if (c.shape.hi > 1 && c.family != "special") t.push_back(neighbour_head_q);
+  if (t.empty()) t = {drop_last_choice};
+  return t;
+}
+
 }  // namespace
 
 std::vector<perturbation> targets_of(const case_spec& c) {
@@ -102,6 +137,10 @@ std::vector<perturbation> targets_of(const case_spec& c) {
       return attend_targets(c, can);
     case op::select:
       return select_targets(c, can);
+    case op::score:
+      return score_targets(c, can);
+    case op::index:
+      return index_targets(c, can);
     default:
       return {};
   }

@@ -48,7 +48,7 @@ struct lengths_spec {
 // Options after the family, in the order in which a name lists them.
 struct case_options {
   std::int32_t page_size = 0;  // page64; 0: the block size
-  double softmax_scale = 0;    // scale0.05; 0: 1/sqrt(d)
+  double softmax_scale = 0;    // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
   std::int32_t splits = 0;     // split8
   bool stride = false;         // padded strides; an implementation may refuse them at run
   bool slack = false;          // bounds of the problem above the sizes of the tensors, rows past T in the tensors

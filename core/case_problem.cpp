@@ -101,6 +101,9 @@ problem make_problem(const case_spec& c) {
   p.partial = p.grad = fp32;
   p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
   p.index_scale = 1 / std::sqrt(static_cast<double>(s.di));
+  // Option scale is that of the only product there is.
+  if (c.options.softmax_scale != 0 && (c.operation == op::score || c.operation == op::index))
+    p.index_scale = c.options.softmax_scale;
   p.splits = c.options.splits;
   p.kl_warm_up = c.options.warm ? 1 : 0;
   p.asked.in_id_form = c.options.lenient      ? id_form::lenient

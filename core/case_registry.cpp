@@ -60,7 +60,7 @@ const std::vector<family_info>& make_families() {
   static const std::vector<family_info> all = {
       {"random",
        "normal queries, keys and values; flat and sharp scale the scores",
-       {op::attend},
+       {op::attend, op::score, op::index},
        {"", "flat", "sharp"}},
       {"block_code",
        "equal weights, values that name their block by channel (high: by the rest of its number)",

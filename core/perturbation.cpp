@@ -32,8 +32,12 @@ constexpr std::array entries = {
     entry{perturbation::shared_heads, "shared_heads"},
     entry{perturbation::neighbour_row, "neighbour_row"},
     entry{perturbation::rank_16bit, "rank_16bit"},
+    entry{perturbation::drop_best_key, "drop_best_key"},
+    entry{perturbation::mask_after_max, "mask_after_max"},
+    entry{perturbation::neighbour_head_q, "neighbour_head_q"},
+    entry{perturbation::unscaled_scores, "unscaled_scores"},
 };
-static_assert(entries.size() == static_cast<std::size_t>(perturbation::rank_16bit) + 1);
+static_assert(entries.size() == static_cast<std::size_t>(perturbation::unscaled_scores) + 1);
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < entries.size(); ++i)

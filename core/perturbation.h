@@ -11,16 +11,16 @@ namespace msabench {
 
 enum class perturbation {
   // attend
-  drop_key,           // the lightest visible key
-  double_key,         // the same counted twice
-  drop_heavy_key,     // the heaviest visible key (needles)
-  key_past_diagonal,  // one key past the causal bound
-  drop_block,         // the lightest selected block
-  double_block,       // the same counted twice
-  swap_block,         // exchanged with a visible block that is not selected
-  neighbour_head_v,   // V of the next KV head
-  swap_table_entries, // two block-table entries exchanged
-  accumulate_16bit,   // outputs accumulated in bf16
+  drop_key,            // the lightest visible key
+  double_key,          // the same counted twice
+  drop_heavy_key,      // the heaviest visible key (needles)
+  key_past_diagonal,   // one key past the causal bound
+  drop_block,          // the lightest selected block
+  double_block,        // the same counted twice
+  swap_block,          // exchanged with a visible block that is not selected
+  neighbour_head_v,    // V of the next KV head
+  swap_table_entries,  // two block-table entries exchanged
+  accumulate_16bit,    // outputs accumulated in bf16
   // select
   drop_last_choice,   // the k-th choice replaced by the next best
   forget_local,       // a forced local block not forced
@@ -31,6 +31,11 @@ enum class perturbation {
   shared_heads,       // head 0's choice for every head
   neighbour_row,      // the choice of the row before
   rank_16bit,         // ranking on 16-bit keys over the row's own range
+  // score, index
+  drop_best_key,     // the key that carries a block's maximum
+  mask_after_max,    // maximum over all keys of the own block, the invisible ones too
+  neighbour_head_q,  // the query of the next index head
+  unscaled_scores,   // index_scale left out
 };
 
 std::string_view name(perturbation p);  // "drop_block"

@@ -9,36 +9,18 @@
 #include "inputs/operators.h"
 #include "inputs/page_pool.h"
 #include "inputs/selection.h"
+#include "inputs/token_fill.h"
 
 namespace msabench {
 
 namespace {
 
 void fill_q(const fill_job& job, const attend_family& values) {
-  buffer& q = job.input(slot::q);
-  if (!q.region) return;
-  prepare_whole(q, job.definition.seed);
   const problem& p = job.set.agreed;
-  const auto& strides = q.desc.strides;
-  const std::int64_t size = size_bytes(p.q), row_values = std::int64_t{p.hq} * p.d, rows = job.rows.total_q();
-  const stream normal(name_without_seed(job.definition), "q", job.definition.seed);
-  const double scale = values.q_scale();
-  const bool large = q.region->bytes() > small_bytes;
-#pragma omp parallel if (large)
-  {
-    std::vector<std::byte> packed_row(static_cast<std::size_t>(row_values * size));
-#pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < rows; ++row) {
-      if (scale != 0)
-        normal.fill_normal(packed_row.data(), p.q, static_cast<std::uint64_t>(row * row_values),
-                           static_cast<std::uint64_t>(row_values), scale);
-      for (std::int64_t head = 0; head < p.hkv; ++head)
-        values.write_q(row, head, packed_row.data() + head * p.group() * p.d * size);
-      for (std::int64_t head = 0; head < p.hq; ++head)
-        std::memcpy(q.region->data() + (row * strides[0] + head * strides[1]) * size,
-                    packed_row.data() + head * p.d * size, static_cast<std::size_t>(p.d * size));
-    }
-  }
+  const std::int64_t group_bytes = std::int64_t{p.group()} * p.d * size_bytes(p.q);
+  fill_queries(job, slot::q, values.q_scale(), [&](std::int64_t row, std::byte* packed) {
+    for (std::int64_t head = 0; head < p.hkv; ++head) values.write_q(row, head, packed + head * group_bytes);
+  });
 }
 
 void fill_ids(const fill_job& job, const selection& chosen) {
@@ -55,16 +37,6 @@ void fill_ids(const fill_job& job, const selection& chosen) {
     }
 }
 
-void fill_table(const fill_job& job, const page_pool& pool) {
-  buffer& table = job.input(slot::block_table);
-  if (!table.region) return;
-  prepare_whole(table, job.definition.seed);
-  auto* const data = reinterpret_cast<std::int32_t*>(table.region->data());
-  for (std::int64_t b = 0; b < table.desc.shape[0]; ++b)
-    for (std::int64_t column = 0; column < table.desc.shape[1]; ++column)
-      data[b * table.desc.strides[0] + column] = pool.entry(b, column);
-}
-
 }  // namespace
 
 void fill_attend(const fill_job& job) {
@@ -76,7 +48,7 @@ void fill_attend(const fill_job& job) {
   std::optional<page_pool> pool;
   if (p.paged()) {
     pool.emplace(c, p, job.rows, family.shares_pages && c.lengths.form == lengths_spec::kind::ragged);
-    fill_table(job, *pool);
+    fill_table(job, slot::block_table, *pool);
   }
   fill_q(job, *values);
   fill_ids(job, chosen);

@@ -19,12 +19,12 @@ double far_scale(dtype type) { return type == e4m3 ? 0x1p6 : 0x1p11; }
 // Fills the rows of tiles of one of k and v.
 class half_filler {
  public:
-  half_filler(const cache_job& job, buffer& into)
+  half_filler(const cache_contents& job, buffer& into)
       : job_(job),
         into_(into),
-        is_k_(into.where == slot::k),
+        write_(into.where == slot::v ? job.write_v : job.write_k),
         values_(name_without_seed(job.definition), name(into.where), job.definition.seed),
-        d_(job.agreed.d),
+        d_(job.width),
         row_bytes_(static_cast<std::size_t>(d_ * size_bytes(into.desc.type))) {}
 
   void fill(const cache_tile& tile, std::vector<std::byte>& scratch) const {
@@ -42,7 +42,7 @@ class half_filler {
       std::byte* const row = scratch.data() + i * row_bytes_;
       const cache_row& r = tile.rows[i];
       if (r.state == row_state::value)
-        is_k_ ? job_.values.write_k(r.place, row) : job_.values.write_v(r.place, row);
+        write_(r.place, row);
       else if (r.state == row_state::far)
         enlarge(row);
       else
@@ -80,9 +80,9 @@ class half_filler {
       std::memset(bytes.data(), 0xFF, bytes.size());
   }
 
-  const cache_job& job_;
+  const cache_contents& job_;
   buffer& into_;
-  bool is_k_;
+  const std::function<void(const key_place&, void*)>& write_;
   stream values_;
   std::int64_t d_;
   std::size_t row_bytes_;
@@ -91,7 +91,7 @@ class half_filler {
 // Elements between the rows of a tile, and behind its last one up to the next tile.
 bool has_gaps(const buffer& b) { return b.desc.strides != packed_strides(b.desc.shape); }
 
-void fill_region(const cache_job& job, const cache_tiles& tiles, std::span<buffer* const> halves) {
+void fill_region(const cache_contents& job, const cache_tiles& tiles, std::span<buffer* const> halves) {
   buffer& front = *halves.front();
   if (!front.region) return;
   const dtype type = front.desc.type;
@@ -125,16 +125,39 @@ void fill_region(const cache_job& job, const cache_tiles& tiles, std::span<buffe
 
 void fill_cache(const cache_job& job, buffer& k, buffer& v) {
   if (!k.region) return;
-  const cache_tiles tiles(job, k);
+  const cache_contents contents{
+      job.definition,
+      job.agreed,
+      job.rows,
+      job.pool,
+      job.agreed.hkv,
+      job.agreed.d,
+      job.values.names_places(),
+      [&](std::int64_t b, std::int64_t head, std::int64_t block) { return job.chosen.keys_read(b, head, block); },
+      [&](const key_place& at, void* dst) { job.values.write_k(at, dst); },
+      [&](const key_place& at, void* dst) { job.values.write_v(at, dst); }};
+  const cache_tiles tiles(contents, k);
   if (k.region == v.region) {
     buffer* const both[] = {&k, &v};
-    fill_region(job, tiles, both);
+    fill_region(contents, tiles, both);
   } else {
     buffer* const first[] = {&k};
     buffer* const second[] = {&v};
-    fill_region(job, tiles, first);
-    fill_region(job, cache_tiles(job, v), second);
+    fill_region(contents, tiles, first);
+    fill_region(contents, cache_tiles(contents, v), second);
   }
+}
+
+void fill_index_cache(const cache_contents& contents, buffer& k_idx) {
+  if (!k_idx.region) return;
+  // As a cache of one head, whose axis stands where k has it.
+  buffer one_head = k_idx;
+  tensor_desc& desc = one_head.desc;
+  desc.shape.insert(desc.shape.begin() + 1, 1);
+  desc.strides.insert(desc.strides.begin() + 1, desc.strides.front());
+  buffer* const only[] = {&one_head};
+  fill_region(contents, cache_tiles(contents, one_head), only);
+  k_idx.contents = one_head.contents;
 }
 
 }  // namespace msabench

@@ -2,6 +2,8 @@
 // Fills the key and value cache of a case: which tiles hold values, which are poison, which stay holes.
 #pragma once
 
+#include <functional>
+
 #include "core/case.h"
 #include "inputs/batch.h"
 #include "inputs/families/family.h"
@@ -30,5 +32,23 @@ struct cache_job {
   const attend_family& values;
 };
 void fill_cache(const cache_job& job, buffer& k, buffer& v);
+
+// What any cache holds, that of the index branch too.
+struct cache_contents {
+  const case_spec& definition;
+  const problem& agreed;
+  const batch& rows;
+  const page_pool* pool;  // nullptr: contiguous
+  std::int64_t heads;     // KV heads of the cache
+  std::int64_t width;     // values of one key and head
+  bool names_places;      // as attend_family::names_places
+  // How many keys of a block of (sequence, head) some row reads: the first so many.
+  std::function<std::int64_t(std::int64_t sequence, std::int64_t head, std::int64_t block)> keys_read;
+  // Overwrites the normal values of one key, or leaves them.
+  std::function<void(const key_place&, void*)> write_k, write_v;
+};
+
+// The index cache, [N,di] or [pages,page_size,di]: one head.
+void fill_index_cache(const cache_contents& contents, buffer& k_idx);
 
 }  // namespace msabench

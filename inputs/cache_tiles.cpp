@@ -13,10 +13,10 @@ constexpr std::uint64_t small_cache_bytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
-cache_tiles::cache_tiles(const cache_job& job, const buffer& cache)
+cache_tiles::cache_tiles(const cache_contents& job, const buffer& cache)
     : job_(job),
       cache_(cache),
-      heads_(job.agreed.hkv),
+      heads_(job.heads),
       page_size_(job.agreed.page_size),
       small_(cache.region->bytes() <= small_cache_bytes) {
   job.pool != nullptr ? plan_pages() : plan_blocks();
@@ -28,9 +28,9 @@ std::uint64_t cache_tiles::bytes(std::int64_t elements) const {
 
 // Of a key below N_b in an open tile.
 row_state cache_tiles::state_of(const key_place& at) const {
-  if (job_.values.names_places()) return row_state::value;
+  if (job_.names_places) return row_state::value;
   const std::int64_t block = at.key / job_.agreed.block;
-  const bool read = at.key - block * job_.agreed.block < job_.chosen.keys_read(at.sequence, at.head, block);
+  const bool read = at.key - block * job_.agreed.block < job_.keys_read(at.sequence, at.head, block);
   return read ? row_state::value : row_state::far;
 }
 
@@ -41,7 +41,7 @@ bool cache_tiles::page_is_read(std::int64_t page, std::int64_t head) const {
     const std::int64_t last = std::min(first + page_size_, job_.rows.at(holder.sequence).kv_len) - 1;
     for (std::int64_t block = first / block_size; block <= last / block_size; ++block) {
       const std::int64_t begin = std::max(first, block * block_size);
-      if (begin < block * block_size + job_.chosen.keys_read(holder.sequence, head, block)) return true;
+      if (begin < block * block_size + job_.keys_read(holder.sequence, head, block)) return true;
     }
   }
   return false;
@@ -71,7 +71,7 @@ void cache_tiles::plan_pages() {
             at_least_poison(pool.entry(holder.sequence, column), head);
     }
   }
-  if (!job_.values.names_places()) return;
+  if (!job_.names_places) return;
   for (std::int64_t page = 0; page < pages; ++page)
     for (std::int64_t head = 0; head < heads_; ++head)
       if (state(page, head) == tile_state::poison && !pool.holders(page).empty()) state(page, head) = tile_state::open;
@@ -85,7 +85,7 @@ void cache_tiles::plan_blocks() {
     const auto read = [&](std::int64_t block) {
       if (block < 0 || block >= blocks) return false;
       for (std::int64_t head = 0; head < heads_; ++head)
-        if (job_.chosen.keys_read(b, head, block) > 0) return true;
+        if (job_.keys_read(b, head, block) > 0) return true;
       return false;
     };
     for (std::int64_t block = 0; block < blocks; ++block) {

@@ -28,7 +28,7 @@ struct cache_tile {
 
 class cache_tiles {
  public:
-  cache_tiles(const cache_job& job, const buffer& cache);
+  cache_tiles(const cache_contents& job, const buffer& cache);
 
   std::int64_t count() const { return static_cast<std::int64_t>(state_.size()); }
   bool filled(std::int64_t tile) const { return state_[static_cast<std::size_t>(tile)] != tile_state::hole; }
@@ -47,7 +47,7 @@ class cache_tiles {
   row_state state_of(const key_place& at) const;
   std::uint64_t bytes(std::int64_t elements) const;
 
-  const cache_job& job_;
+  const cache_contents& job_;
   const buffer& cache_;
   std::int64_t heads_, page_size_ = 0;
   bool small_;  // every tile is filled

@@ -25,6 +25,8 @@ struct operator_filler {
 constexpr operator_filler fillers[] = {
     {op::attend, fill_attend},
     {op::select, fill_select},
+    {op::score, fill_index},
+    {op::index, fill_index},
 };
 
 extents actual_sizes(const problem& p, const batch& rows) {

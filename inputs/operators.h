@@ -20,7 +20,12 @@ struct fill_job {
 };
 
 void fill_attend(const fill_job& job);
+void fill_index(const fill_job& job);  // score too: they have the same inputs
 void fill_select(const fill_job& job);
+
+// The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of
+// the case's family, or of `random` where that is a family of the main branch alone.
+void fill_index_branch(const fill_job& job);
 
 // For a tensor that is written as a whole: poisons its region and declares the tensor, gaps and rows past T included,
 // filled and the rest of the region poisoned. The filler then writes the values.

@@ -40,8 +40,8 @@ shared_prefix longest_shareable(const batch& rows, std::int64_t page_size) {
 
 }  // namespace
 
-page_pool::page_pool(const case_spec& c, const problem& p, const batch& rows, bool share) {
-  const stream random(name_without_seed(c), "block_table", c.seed);
+page_pool::page_pool(const case_spec& c, const problem& p, const batch& rows, bool share, slot table) {
+  const stream random(name_without_seed(c), name(table), c.seed);
   std::vector<std::int32_t> order(static_cast<std::size_t>(p.pool_pages));
   std::iota(order.begin(), order.end(), 0);
   std::vector<std::uint32_t> words(order.size());

@@ -17,7 +17,8 @@ class page_pool {
   // A random permutation of the pool. Page 0 belongs to nobody where the pool has a page to spare: it is what a cleared
   // table or an index of -1 clamped to 0 points at. `share`: of the two sequences with the longest history one uses the
   // other's pages as far as both hold history (a prefix cache).
-  page_pool(const case_spec& c, const problem& p, const batch& rows, bool share);
+  // `table` is the block table that tells of it: each has an order of its own.
+  page_pool(const case_spec& c, const problem& p, const batch& rows, bool share, slot table = slot::block_table);
 
   struct holder {
     std::int64_t sequence = 0, column = 0;  // the page holds tokens column * page_size ... of the sequence

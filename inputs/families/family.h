@@ -71,6 +71,37 @@ struct attend_family_info {
 // Throws suite_error for an unknown family.
 const attend_family_info& attend_family_of(const case_spec& c);
 
+// What a family of the index branch knows. The references outlive the family object.
+struct index_context {
+  const case_spec& definition;
+  const problem& agreed;
+  const batch& rows;
+};
+
+// Values of q_idx and k_idx; as attend_family, of one head of keys.
+class index_family {
+ public:
+  virtual ~index_family() = default;
+  virtual double q_scale() const { return 1; }
+  // Writes the di values of one key, or leaves the normal ones.
+  virtual void write_k(const key_place&, void*) const {}
+  // Writes the queries [Hi, di] of a row, or leaves the normal ones.
+  virtual void write_q(std::int64_t, void*) const {}
+};
+
+std::unique_ptr<index_family> make_random_index(const index_context&);
+std::unique_ptr<index_family> make_index_code(const index_context&);
+std::unique_ptr<index_family> make_negative(const index_context&);
+std::unique_ptr<index_family> make_special(const index_context&);
+
+struct index_family_info {
+  std::string_view name;
+  std::unique_ptr<index_family> (*make)(const index_context&);
+  bool shares_pages;  // values of a key depend on nothing that differs between sequences
+};
+// That of the case, or `random`.
+const index_family_info& index_family_of(const case_spec& c);
+
 // The given scores of one (row, index head). `order` is a random permutation of the visible blocks that are not forced:
 // a family gives its values by rank in it, best first.
 struct score_row {

@@ -15,12 +15,27 @@ constexpr attend_family_info attend_families[] = {
     {"needle", make_needle, false, "-"},
 };
 
+constexpr index_family_info index_families[] = {
+    {"random", make_random_index, true},
+    {"index_code", make_index_code, false},
+    {"negative", make_negative, true},
+    {"special", make_special, false},
+};
+
 }  // namespace
 
 const attend_family_info& attend_family_of(const case_spec& c) {
   for (const auto& family : attend_families)
     if (family.name == c.family) return family;
   throw suite_error(fmt::format("no values for family {} of operator attend", c.family));
+}
+
+const index_family_info& index_family_of(const case_spec& c) {
+  for (const auto& family : index_families)
+    if (family.name == c.family) return family;
+  if (c.operation == op::score || c.operation == op::index)
+    throw suite_error(fmt::format("no values for family {} of operator {}", c.family, name(c.operation)));
+  return index_families[0];
 }
 
 }  // namespace msabench
