@@ -57,6 +57,25 @@ struct select_call {
   std::int64_t id_row_stride, id_head_stride;
 };
 
+/// The index branch: block scores, or the ids selected by them.
+struct index_call {
+  lengths rows;
+  selection_rule rule;
+  std::int32_t heads, width;  ///< Hi = Hkv, di
+  float scale;
+  std::int64_t max_blocks;  ///< columns of scores
+  cache keys;               ///< k_idx: of one head, its head stride is 0
+  const char* q;            ///< q_idx [T][Hi][di]
+  msabench_dtype q_type;
+  std::int64_t q_row_stride, q_head_stride;
+  float* scores;  ///< of score: [heads][T][max_blocks]
+  std::int64_t score_head_stride, score_row_stride;
+  std::int32_t* ids;  ///< of index: [T][heads][topk]
+  std::int64_t id_row_stride, id_head_stride;
+  float* lse;  ///< lse_idx of index: [T][heads]; nullptr = not wanted
+  std::int64_t lse_row_stride, lse_head_stride;
+};
+
 /// Attention over the blocks of the ids.
 struct attend_call {
   lengths rows;

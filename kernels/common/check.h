@@ -36,6 +36,8 @@ std::int64_t block_capacity(const msabench_problem& problem);
 std::int64_t max_blocks(const msabench_problem& problem);
 
 msabench_status check_select(const msabench_problem& problem, const msabench_args* args, select_call& call);
+/// score and index
+msabench_status check_index(const msabench_problem& problem, const msabench_args* args, index_call& call);
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
 }  // namespace msabench::kernels

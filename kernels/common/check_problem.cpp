@@ -37,6 +37,10 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.select != nullptr;
     case MSABENCH_OP_ATTEND:
       return kernels.attend != nullptr;
+    case MSABENCH_OP_SCORE:
+      return kernels.score != nullptr;
+    case MSABENCH_OP_INDEX:
+      return kernels.index != nullptr;
     default:
       return false;
   }
@@ -114,14 +118,10 @@ msabench_status check_selection(const msabench_problem& p) {
   return MSABENCH_OK;
 }
 
-msabench_status check_attention(const implementation& kernels, const msabench_problem& p) {
-  const auto status = check_lower_bounds(
-      {{"hq", p.hq, 1}, {"d", p.d, 1}, {"total_kv", p.total_kv, 0}, {"pool_pages", p.pool_pages, 0}});
+/// Where keys lie, of either branch.
+msabench_status check_layout(const msabench_problem& p) {
+  const auto status = check_lower_bounds({{"total_kv", p.total_kv, 0}, {"pool_pages", p.pool_pages, 0}});
   if (status != MSABENCH_OK) return status;
-  if (p.hq % p.hkv != 0) {
-    return fail(MSABENCH_INVALID_PROBLEM, "hq %d: no multiple of hkv %d; every group has as many query heads", p.hq,
-                p.hkv);
-  }
   if (p.page_layout < 0 || p.page_layout > 2) {
     return fail(MSABENCH_UNSUPPORTED, "page_layout %d: unknown; use 0, 1 or 2", p.page_layout);
   }
@@ -131,6 +131,41 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
   if (p.page_layout != 0 && p.page_size < 1) {
     return fail(MSABENCH_INVALID_PROBLEM, "page_size %d: must be at least 1 when paged; correct the problem",
                 p.page_size);
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_index_branch(const implementation& kernels, const msabench_problem& p) {
+  auto status = check_lower_bounds({{"hi", p.hi, 1}, {"di", p.di, 1}});
+  if (status == MSABENCH_OK) status = check_layout(p);
+  if (status != MSABENCH_OK) return status;
+  if (p.hi != p.hkv) {
+    return fail(MSABENCH_INVALID_PROBLEM, "hi %d: there is one index head per KV head; pass hkv %d", p.hi, p.hkv);
+  }
+  for (const auto& [field, type] : {std::pair{"q_idx", p.q_idx}, std::pair{"k_idx", p.k_idx}}) {
+    const auto refused = check_type(kernels, field, type);
+    if (refused != MSABENCH_OK) return refused;
+  }
+  if (!same_type(p.q_idx, p.k_idx)) {
+    return fail(MSABENCH_UNSUPPORTED, "k_idx {%d,%d,%d}: %s has index keys of the type of q_idx only; use that",
+                p.k_idx.code, p.k_idx.bits, p.k_idx.lanes, kernels.name);
+  }
+  if (p.idx_scale != 0) {
+    return fail(MSABENCH_UNSUPPORTED, "idx_scale %d: %s has no scaled storage; pass 0", p.idx_scale, kernels.name);
+  }
+  if (!std::isfinite(p.index_scale)) {
+    return fail(MSABENCH_INVALID_PROBLEM, "index_scale: not a finite number; pass one, or 0 for 1 / sqrt(di)");
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_attention(const implementation& kernels, const msabench_problem& p) {
+  auto status = check_lower_bounds({{"hq", p.hq, 1}, {"d", p.d, 1}});
+  if (status == MSABENCH_OK) status = check_layout(p);
+  if (status != MSABENCH_OK) return status;
+  if (p.hq % p.hkv != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "hq %d: no multiple of hkv %d; every group has as many query heads", p.hq,
+                p.hkv);
   }
   for (const auto& [field, type] : {std::pair{"q", p.q}, std::pair{"kv", p.kv}, std::pair{"out", p.out}}) {
     const auto refused = check_type(kernels, field, type);
@@ -174,6 +209,8 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   }
   auto status = check_selection(to);
   if (status == MSABENCH_OK && to.op == MSABENCH_OP_ATTEND) status = check_attention(kernels, to);
+  const bool indexes = to.op == MSABENCH_OP_SCORE || to.op == MSABENCH_OP_INDEX;
+  if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, to);
   if (status == MSABENCH_OK) status = check_profile(kernels, to);
   return status;
 }

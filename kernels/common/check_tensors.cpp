@@ -126,21 +126,24 @@ std::int64_t first_dimension(const msabench_args& args, msabench_slot slot) {
   return tensor != nullptr && tensor->rank > 0 && tensor->shape != nullptr ? tensor->shape[0] : 0;
 }
 
-cache cache_view(const msabench_problem& problem, const msabench_args& args, msabench_slot slot) {
+/// `table_slot`: the block table of the cache. The index cache has no head axis.
+cache cache_view(const msabench_problem& problem, const msabench_args& args, msabench_slot slot,
+                 msabench_slot table_slot) {
   const msabench_tensor& tensor = *tensor_at(args, slot);
+  const bool has_heads = tensor.rank == (problem.page_layout == 0 ? 3 : 4);
   cache view{};
   view.data = static_cast<const char*>(tensor.data);
   view.type = tensor.dtype;
   view.page_size = problem.page_size;
   if (problem.page_layout == 0) {
     view.token_stride = tensor.strides[0];
-    view.head_stride = tensor.strides[1];
+    view.head_stride = has_heads ? tensor.strides[1] : 0;
     view.cu_seqlens_kv = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_KV)->data);
   } else {
-    const msabench_tensor& table = *tensor_at(args, MSABENCH_BLOCK_TABLE);
+    const msabench_tensor& table = *tensor_at(args, table_slot);
     view.page_stride = tensor.strides[0];
-    view.head_stride = tensor.strides[1];
-    view.token_stride = tensor.strides[2];
+    view.head_stride = has_heads ? tensor.strides[1] : 0;
+    view.token_stride = tensor.strides[has_heads ? 2 : 1];
     view.block_table = static_cast<const std::int32_t*>(table.data);
     view.table_stride = table.strides[0];
   }
@@ -158,6 +161,30 @@ msabench_status check_cache(const msabench_problem& p, const msabench_args& args
   return check_tensors(args, {{MSABENCH_K, "k", p.kv, 4, {any, p.hkv, p.page_size, p.d}},
                               {MSABENCH_V, "v", p.kv, 4, {pages, p.hkv, p.page_size, p.d}},
                               {MSABENCH_BLOCK_TABLE, "block_table", int32_type, 2, {batch, any}}});
+}
+
+msabench_status check_index_cache(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
+  if (p.page_layout == 0) {
+    return check_tensors(args, {{MSABENCH_K_IDX, "k_idx", p.k_idx, 2, {any, p.di}},
+                                {MSABENCH_CU_SEQLENS_KV, "cu_seqlens_kv", int32_type, 1, {batch + 1}}});
+  }
+  return check_tensors(args, {{MSABENCH_K_IDX, "k_idx", p.k_idx, 3, {any, p.page_size, p.di}},
+                              {MSABENCH_BLOCK_TABLE_IDX, "block_table_idx", int32_type, 2, {batch, any}}});
+}
+
+/// Inputs of the index branch into the call.
+void read_index_branch(const msabench_problem& p, const msabench_args& args, index_call& call) {
+  const msabench_tensor& q = *tensor_at(args, MSABENCH_Q_IDX);
+  call.rule = {p.block, p.topk, p.local_blocks, p.init_blocks};
+  call.heads = p.hi;
+  call.width = p.di;
+  call.scale = static_cast<float>(p.index_scale != 0 ? p.index_scale : 1 / std::sqrt(static_cast<double>(p.di)));
+  call.max_blocks = max_blocks(p);
+  call.keys = cache_view(p, args, MSABENCH_K_IDX, MSABENCH_BLOCK_TABLE_IDX);
+  call.q = static_cast<const char*>(q.data);
+  call.q_type = p.q_idx;
+  call.q_row_stride = q.strides[0];
+  call.q_head_stride = q.strides[1];
 }
 
 }  // namespace
@@ -185,6 +212,41 @@ msabench_status check_select(const msabench_problem& p, const msabench_args* giv
   return MSABENCH_OK;
 }
 
+msabench_status check_index(const msabench_problem& p, const msabench_args* given, index_call& call) {
+  msabench_args args;
+  auto status = read_args(given, args);
+  if (status != MSABENCH_OK) return status;
+  const std::int64_t rows = first_dimension(args, MSABENCH_Q_IDX);
+  status = check_tensors(args, {{MSABENCH_Q_IDX, "q_idx", p.q_idx, 3, {any, p.hi, p.di}}});
+  if (status == MSABENCH_OK) {
+    status = p.op == MSABENCH_OP_SCORE
+                 ? check_tensors(args, {{MSABENCH_SCORES, "scores", fp32_type, 3, {p.hkv, rows, max_blocks(p)}}})
+                 : check_tensors(args, {{MSABENCH_IDS, "ids", int32_type, 3, {rows, p.hkv, p.topk}},
+                                        {MSABENCH_LSE_IDX, "lse_idx", fp32_type, 2, {rows, p.hkv}, true}});
+  }
+  if (status == MSABENCH_OK) status = check_lengths(p, args, "q_idx", rows, call.rows);
+  if (status == MSABENCH_OK) status = check_index_cache(p, args, call.rows.batch);
+  if (status != MSABENCH_OK) return status;
+  read_index_branch(p, args, call);
+  if (p.op == MSABENCH_OP_SCORE) {
+    const msabench_tensor& scores = *tensor_at(args, MSABENCH_SCORES);
+    call.scores = static_cast<float*>(scores.data);
+    call.score_head_stride = scores.strides[0];
+    call.score_row_stride = scores.strides[1];
+    return MSABENCH_OK;
+  }
+  const msabench_tensor& ids = *tensor_at(args, MSABENCH_IDS);
+  call.ids = static_cast<std::int32_t*>(ids.data);
+  call.id_row_stride = ids.strides[0];
+  call.id_head_stride = ids.strides[1];
+  if (const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE_IDX)) {
+    call.lse = static_cast<float*>(lse->data);
+    call.lse_row_stride = lse->strides[0];
+    call.lse_head_stride = lse->strides[1];
+  }
+  return MSABENCH_OK;
+}
+
 msabench_status check_attend(const msabench_problem& p, const msabench_args* given, attend_call& call) {
   msabench_args args;
   auto status = read_args(given, args);
@@ -207,8 +269,8 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   call.topk = p.topk;
   call.capacity = static_cast<std::int32_t>(block_capacity(p));
   call.scale = static_cast<float>(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d)));
-  call.keys = cache_view(p, args, MSABENCH_K);
-  call.values = cache_view(p, args, MSABENCH_V);
+  call.keys = cache_view(p, args, MSABENCH_K, MSABENCH_BLOCK_TABLE);
+  call.values = cache_view(p, args, MSABENCH_V, MSABENCH_BLOCK_TABLE);
   call.q = static_cast<const char*>(q.data);
   call.q_type = p.q;
   call.q_row_stride = q.strides[0];

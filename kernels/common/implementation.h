@@ -30,6 +30,8 @@ struct implementation {
   double (*scratch_bytes)(const msabench_problem&, int threads);
   void (*select)(const select_call&, const run_context&);
   void (*attend)(const attend_call&, const run_context&);
+  void (*score)(const index_call&, const run_context&);
+  void (*index)(const index_call&, const run_context&);
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another

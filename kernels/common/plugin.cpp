@@ -95,6 +95,10 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
   switch (plan->problem.op) {
     case MSABENCH_OP_SELECT:
       return run_checked(check_select, plugin_kernels->select, context, args);
+    case MSABENCH_OP_SCORE:
+      return run_checked(check_index, plugin_kernels->score, context, args);
+    case MSABENCH_OP_INDEX:
+      return run_checked(check_index, plugin_kernels->index, context, args);
     default:
       return run_checked(check_attend, plugin_kernels->attend, context, args);
   }

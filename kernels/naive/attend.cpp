@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/naive/attend.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+
+#include "kernels/naive/tasks.h"
 
 namespace msabench::naive {
 namespace {
@@ -191,21 +191,10 @@ double attend_scratch_bytes(const attend_sizes& s) {
 }
 
 void attend(const stages& stage, const attend_call& call, int threads, void* scratch, std::int64_t slice_bytes) {
-  const std::int64_t tasks = call.rows.tokens() * call.kv_heads;
   const auto compute = [&](std::int64_t task, void* slice) {
     stage.attend_row(stage, call, task / call.kv_heads, static_cast<std::int32_t>(task % call.kv_heads), slice);
   };
-  // libgomp allocates a team of one anew in each parallel region; R3 forbids that.
-  if (threads == 1) {
-    for (std::int64_t task = 0; task < tasks; ++task) compute(task, scratch);
-    return;
-  }
-#pragma omp parallel num_threads(threads)
-  {
-    void* slice = static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num();
-#pragma omp for schedule(dynamic, 1)
-    for (std::int64_t task = 0; task < tasks; ++task) compute(task, slice);
-  }
+  for_each_task(call.rows.tokens() * call.kv_heads, threads, 1, scratch, slice_bytes, compute);
 }
 
 }  // namespace msabench::naive

@@ -7,6 +7,8 @@
 #include "kernels/common/check.h"
 #include "kernels/common/implementation.h"
 #include "kernels/naive/attend.h"
+#include "kernels/naive/index.h"
+#include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/storage.h"
 
@@ -23,7 +25,7 @@ msabench_profile profile(const msabench_problem& problem) {
   delivered.struct_size = sizeof delivered;
   // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
   delivered.in_id_form = problem.profile.in_id_form;
-  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT;
+  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX;
   delivered.repeatable = 1;
   delivered.batch_invariant = 1;
   return delivered;
@@ -33,27 +35,40 @@ msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared{};
   declared.struct_size = sizeof declared;
   const bool attends = problem.op == MSABENCH_OP_ATTEND;
-  declared.operand = attends ? problem.q : fp32_type;
+  const bool indexes = problem.op == MSABENCH_OP_SCORE || problem.op == MSABENCH_OP_INDEX;
+  declared.operand = attends ? problem.q : indexes ? problem.q_idx : fp32_type;
   declared.v_operand = attends ? problem.kv : fp32_type;
   declared.out_store = attends ? problem.out : fp32_type;
   declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
   declared.partial_store = declared.ds_operand = fp32_type;
-  if (!attends) return declared;
+  if (!attends && !indexes) return declared;
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
   const std::int64_t most_keys = std::min<std::int64_t>(std::int64_t{problem.topk} * problem.block, problem.max_kv_len);
   const std::int64_t in_turn = std::min<std::int64_t>(std::int64_t{problem.block} + problem.topk, most_keys);
-  declared.chain_out = declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
+  declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
+  if (attends) declared.chain_out = declared.chain_row_sum;
   // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
-  declared.chain_score = static_cast<std::uint32_t>(std::min(problem.d + 2, (problem.d + 7) / 8 + 5));
+  const std::int32_t products = attends ? problem.d : problem.di;
+  declared.chain_score = static_cast<std::uint32_t>(std::min(products + 2, (products + 7) / 8 + 5));
   return declared;
+}
+
+double operator_scratch_bytes(const msabench_problem& p) {
+  switch (p.op) {
+    case MSABENCH_OP_SELECT:
+      return static_cast<double>(select_scratch_bytes(max_blocks(p)));
+    case MSABENCH_OP_SCORE:
+      return score_scratch_bytes({p.hi, p.di, p.block});
+    case MSABENCH_OP_INDEX:
+      return index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p));
+    default:
+      return attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)});
+  }
 }
 
 /// Scratch of one thread, in whole cache lines.
 double slice_bytes(const msabench_problem& p) {
-  const double bytes = p.op == MSABENCH_OP_SELECT
-                           ? static_cast<double>(select_scratch_bytes(max_blocks(p)))
-                           : attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)});
-  return (std::floor(bytes / line_bytes) + 1) * line_bytes;
+  return (std::floor(operator_scratch_bytes(p) / line_bytes) + 1) * line_bytes;
 }
 
 double scratch_bytes(const msabench_problem& problem, int threads) { return slice_bytes(problem) * threads; }
@@ -68,6 +83,16 @@ void run_attend(const attend_call& call, const run_context& context) {
          static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
+void run_score(const index_call& call, const run_context& context) {
+  score(*plugin_stages, call, context.threads, context.scratch,
+        static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
+void run_index(const index_call& call, const run_context& context) {
+  index(*plugin_stages, call, context.threads, context.scratch,
+        static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
 }  // namespace
 
 const msabench_plugin* plugin(const msabench_host* host, const char* name, const char* description,
@@ -77,12 +102,14 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
   naive_kernels = {.name = name,
                    .description = description,
                    .stores = is_float_storage,
-                   .storage_types = "bf16 {4,16,1} and fp32 {2,32,1}",
+                   .storage_types = "bf16 {4,16,1}, fp16 {2,16,1} and fp32 {2,32,1}",
                    .profile = profile,
                    .numerics = numerics,
                    .scratch_bytes = scratch_bytes,
                    .select = run_select,
-                   .attend = run_attend};
+                   .attend = run_attend,
+                   .score = run_score,
+                   .index = run_index};
   plugin_stages = &stage;
   return kernels::plugin(host, naive_kernels);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/naive/select.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <limits>
+
+#include "kernels/naive/tasks.h"
 
 namespace msabench::naive {
 
@@ -44,8 +44,7 @@ std::int64_t select_scratch_bytes(std::int64_t max_blocks) {
 }
 
 void select(const stages& stage, const select_call& call, int threads, void* scratch, std::int64_t slice_bytes) {
-  const std::int64_t tasks = call.rows.tokens() * call.heads;
-  const auto compute = [&](std::int64_t task, void* slice) {
+  for_each_task(call.rows.tokens() * call.heads, threads, 4, scratch, slice_bytes, [&](std::int64_t task, void* slice) {
     const std::int64_t row = task / call.heads, head = task % call.heads;
     row_place place = call.rows.place(row);
     // Lengths above the bound of the problem are the caller's fault, but no reason to read behind the scores.
@@ -53,18 +52,7 @@ void select(const stages& stage, const select_call& call, int threads, void* scr
     stage.select_row(call.rule, place, call.scores + head * call.score_head_stride + row * call.score_row_stride,
                      static_cast<std::int32_t*>(slice),
                      call.ids + row * call.id_row_stride + head * call.id_head_stride);
-  };
-  // libgomp allocates a team of one anew in each parallel region; R3 forbids that.
-  if (threads == 1) {
-    for (std::int64_t task = 0; task < tasks; ++task) compute(task, scratch);
-    return;
-  }
-#pragma omp parallel num_threads(threads)
-  {
-    void* slice = static_cast<char*>(scratch) + slice_bytes * omp_get_thread_num();
-#pragma omp for schedule(dynamic, 4)
-    for (std::int64_t task = 0; task < tasks; ++task) compute(task, slice);
-  }
+  });
 }
 
 }  // namespace msabench::naive

@@ -2,6 +2,7 @@
 #include "kernels/naive/stages.h"
 
 #include "kernels/naive/attend.h"
+#include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
 namespace msabench::naive {
@@ -9,6 +10,7 @@ namespace msabench::naive {
 const stages exact_stages{
     .visible_keys = visible_keys,
     .query_head = query_head,
+    .index_head = index_head,
     .row_blocks = row_blocks,
     .block_maximum = block_maximum,
     .attend_block = attend_block,

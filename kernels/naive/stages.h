@@ -49,6 +49,9 @@ struct stages {
   /// The query head that is member 0..group-1 of the group of `kv_head`.
   std::int32_t (*query_head)(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
 
+  /// The head of q_idx that scores blocks for a KV head.
+  std::int32_t (*index_head)(std::int32_t kv_head, std::int32_t kv_heads);
+
   /// Blocks to attend to, from ids [topk] as handed in: the distinct ones in 0..own, in the order of their first
   /// mention. Writes at most `capacity` of them and returns their number.
   std::int32_t (*row_blocks)(const row_place&, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,

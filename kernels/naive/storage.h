@@ -14,7 +14,7 @@ namespace msabench::naive {
 using namespace kernels;
 
 constexpr bool is_float_storage(msabench_dtype type) {
-  return same_type(type, bf16_type) || same_type(type, fp32_type);
+  return same_type(type, bf16_type) || same_type(type, fp16_type) || same_type(type, fp32_type);
 }
 
 /// Reads `count` consecutive elements of a float storage type.

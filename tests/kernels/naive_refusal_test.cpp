@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_index.h"
 #include "tests/kernels/small_select.h"
 
 using namespace msabench::plugin_test;
@@ -102,7 +103,7 @@ TEST(naive_refusal, problems_of_attend) {
       {"page_layout 3", MSABENCH_UNSUPPORTED, [](auto& p) { p.page_layout = 3; }},
       {"page_size 8", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.page_size = 8; }},
       {"page_size 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.page_layout = 1; }},
-      {"q {2,16,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.q = {2, 16, 1}; }},
+      {"q {2,64,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.q = {2, 64, 1}; }},
       {"kv {10,8,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.kv = {10, 8, 1}; }},
       {"kv {4,16,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.kv = bf16_type; }},
       {"out {0,0,0}", MSABENCH_UNSUPPORTED, [](auto& p) { p.out = {}; }},
@@ -113,6 +114,52 @@ TEST(naive_refusal, problems_of_attend) {
        [](auto& p) { p.topk = 2000000000, p.d = p.block = 1 << 20, p.max_kv_len = std::int64_t{1} << 50; }},
   };
   for (const auto& fault : faults) expect_refused(attend.problem, fault);
+}
+
+TEST(naive_refusal, problems_of_the_index_branch) {
+  const problem_fault faults[] = {
+      {"hi 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hi = 0; }},
+      {"hi 3", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hi = 3; }},
+      {"di 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.di = 0; }},
+      {"page_layout 3", MSABENCH_UNSUPPORTED, [](auto& p) { p.page_layout = 3; }},
+      {"page_size 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.page_layout = 1; }},
+      {"q_idx {10,8,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.q_idx = {10, 8, 1}; }},
+      {"k_idx {4,16,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.k_idx = bf16_type; }},
+      {"idx_scale 1", MSABENCH_UNSUPPORTED, [](auto& p) { p.idx_scale = 1; }},
+      {"index_scale", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.index_scale = std::nan(""); }},
+      {"topk 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.topk = 0; }},
+  };
+  for (const auto& fault : faults) {
+    for (const msabench_op op : {MSABENCH_OP_SCORE, MSABENCH_OP_INDEX})
+      expect_refused(small_index(op, {}).problem, fault);
+  }
+}
+
+TEST(naive_refusal, tensors_of_the_index_branch) {
+  small_index scores(MSABENCH_OP_SCORE, {}), ids(MSABENCH_OP_INDEX, {}), paged(MSABENCH_OP_INDEX, {.page_size = 8});
+  static const std::int64_t few[] = {2, 12, 15};
+  const tensor_fault faults[] = {
+      {"q_idx absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_Q_IDX); }},
+      {"k_idx absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_K_IDX); }},
+      {"k_idx.dtype", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_K_IDX).dtype = bf16_type; }},
+  };
+  for (const auto& fault : faults) {
+    expect_refused_at_run(scores, fault);
+    expect_refused_at_run(ids, fault);
+  }
+  expect_refused_at_run(
+      scores, {"scores.shape[2] 15", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_SCORES).shape = few; }});
+  expect_refused_at_run(scores,
+                        {"scores absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_SCORES); }});
+  expect_refused_at_run(ids, {"ids absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_IDS); }});
+  expect_refused_at_run(
+      ids, {"lse_idx.data null", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.at(MSABENCH_LSE_IDX).data = nullptr; }});
+  expect_refused_at_run(
+      ids, {"cu_seqlens_kv absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_CU_SEQLENS_KV); }});
+  expect_refused_at_run(
+      paged, {"block_table_idx absent", MSABENCH_INVALID_PROBLEM, [](auto& a) { a.remove(MSABENCH_BLOCK_TABLE_IDX); }});
+  EXPECT_TRUE(scores.scores.untouched({0, 0, 0}));
+  EXPECT_TRUE(ids.ids.untouched({0, 0, 0}));
 }
 
 TEST(naive_refusal, tensors_of_attend) {
