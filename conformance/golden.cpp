@@ -8,10 +8,9 @@
 #include <limits>
 
 #include "conformance/golden_file.h"
+#include "conformance/golden_oracle.h"
 #include "core/error.h"
-#include "reference/attend.h"
 #include "reference/pairwise.h"
-#include "reference/select.h"
 
 namespace msabench {
 namespace {
@@ -131,69 +130,24 @@ golden_tensor_result compare_golden(const std::string& tensor, const std::vector
 
 namespace {
 
-// The one sequence of a file of kind `attention`, as the reference's inputs.
-class attention_check {
- public:
-  explicit attention_check(const golden_file& file)
-      : file_(file),
-        cu_q_{0, static_cast<std::int32_t>(file.size("q_len"))},
-        cu_kv_{0, static_cast<std::int32_t>(file.size("kv_len"))},
-        ids_(file.data.as_int32("block_ids")) {
-    p_.hq = size("hq"), p_.hkv = p_.hi = size("hkv"), p_.d = size("d"), p_.di = size("didx");
-    p_.block = size("block"), p_.topk = size("topk"), p_.local_blocks = size("local"), p_.init_blocks = size("init");
-    p_.batch = 1;
-    p_.total_q = p_.max_q_len = size("q_len");
-    p_.max_kv_len = p_.total_kv = size("kv_len");
-    p_.q = p_.kv = p_.out = fp64;
-    for (std::int64_t row = 0; row < p_.total_q; ++row) rows_.push_back(row);
-  }
-
-  golden_tensor_result block_ids() const {
-    const reference::select_inputs in{p_, view("block_scores"), lengths(cu_q_), kv_lens()};
-    return compare_golden("block_ids", shape("block_ids"), reference::select(in, rows_), ids_);
-  }
-
-  // out and lse with the file's ids, so that a wrong id shows in block_ids alone.
-  std::pair<golden_tensor_result, golden_tensor_result> out_and_lse() const {
-    const tensor_view ids{ids_.data(), packed(i32, shape("block_ids"))};
-    const reference::attend_inputs in{p_,        view("q"),       view("k"), view("v"), ids, lengths(cu_q_),
-                                      kv_lens(), lengths(cu_kv_), {}};
-    std::vector<double> out, lse;
-    // A few rows at a time: results carry gauges that nobody asks for here.
-    constexpr std::size_t rows_at_once = 64;
-    for (std::size_t first = 0; first < rows_.size(); first += rows_at_once) {
-      const auto some = std::span(rows_).subspan(first, std::min(rows_at_once, rows_.size() - first));
-      for (const auto& row : reference::attend(in, some, {})) {
-        out.insert(out.end(), row.out.begin(), row.out.end());
-        lse.push_back(row.lse);
-      }
-    }
-    return {compare_golden("out", shape("out"), out, file_.data.as_double("out")),
-            compare_golden("lse", shape("lse"), lse, file_.data.as_double("lse"))};
-  }
-
- private:
-  std::int32_t size(std::string_view name) const { return static_cast<std::int32_t>(file_.size(name)); }
-  const std::vector<std::int64_t>& shape(std::string_view name) const { return file_.data.require(name).shape; }
-  tensor_view view(std::string_view name) const {
-    const tensor_info& info = file_.data.require(name);
-    return {file_.data.bytes(info).data(), packed(fp64, info.shape)};
-  }
-  tensor_view kv_lens() const { return {cu_kv_.data() + 1, packed(i32, {1})}; }
-  static tensor_view lengths(const std::vector<std::int32_t>& cu) { return {cu.data(), packed(i32, {2})}; }
-
-  const golden_file& file_;
-  problem p_;
-  std::vector<std::int32_t> cu_q_, cu_kv_, ids_;
-  std::vector<std::int64_t> rows_;
-};
-
-void add_not_compared(const golden_file& file, std::vector<golden_tensor_result>& results) {
+golden_inputs tensors_of(const golden_file& file, std::vector<std::vector<std::int32_t>>& integers) {
+  golden_inputs tensors;
   for (const golden_tensor& rule : file.tensors) {
-    if (!rule.expected || std::ranges::any_of(results, [&](const auto& r) { return r.tensor == rule.name; })) continue;
+    const tensor_info& info = file.data.require(rule.name);
+    const void* data = file.data.bytes(info).data();
+    // A file may put integers at any byte.
+    if (rule.integer) data = integers.emplace_back(file.data.as_int32(rule.name)).data();
+    tensors.emplace(rule.name, tensor_view{data, packed(rule.integer ? i32 : fp64, info.shape)});
+  }
+  return tensors;
+}
+
+void add_unknown(const golden_file& file, std::vector<golden_tensor_result>& results) {
+  for (const tensor_info& info : file.data.tensors()) {
+    if (std::ranges::find(file.tensors, info.name, &golden_tensor::name) != file.tensors.end()) continue;
     golden_tensor_result r;
-    r.tensor = rule.name;
-    r.note = "no oracle in this version";
+    r.tensor = one_line(info.name, 60);
+    r.note = "kind " + file.kind + " has no such tensor";
     results.push_back(r);
   }
 }
@@ -209,14 +163,15 @@ bool golden_result::not_verified() const { return std::ranges::none_of(tensors, 
 golden_result check_golden(const std::string& path) {
   const golden_file file = read_golden_file(path);
   golden_result result{path, file.kind, file.parameters, {}};
-  if (file.kind == "attention") {
-    const attention_check check(file);
-    result.tensors.push_back(check.block_ids());
-    auto [out, lse] = check.out_and_lse();
-    result.tensors.push_back(std::move(out));
-    result.tensors.push_back(std::move(lse));
+  std::vector<std::vector<std::int32_t>> integers;
+  for (const golden_value& value : golden_results(file, tensors_of(file, integers))) {
+    const std::string tensor(value.tensor);
+    const auto& info = file.data.require(tensor);
+    result.tensors.push_back(info.dtype == "I32"
+                                 ? compare_golden(tensor, info.shape, value.integers, file.data.as_int32(tensor))
+                                 : compare_golden(tensor, info.shape, value.numbers, file.data.as_double(tensor)));
   }
-  add_not_compared(file, result.tensors);
+  add_unknown(file, result.tensors);
   return result;
 }
 

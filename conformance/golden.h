@@ -3,17 +3,21 @@
 // inputs and its results in float64 (ids in int32). The metadata entry `case` is a JSON object with the `kind` and its
 // parameters; tests/golden/README.md lists kinds, parameters and tensors.
 //
-// Of kind `attention`, block_ids (select on the file's block_scores), out and lse (attend with the file's block_ids)
-// are compared. What the reference can't compute yet is listed as not compared; that never reads as passed.
+// Every result of a file is compared with what the reference makes of its inputs. Stages are judged apart: block_ids is
+// what select makes of the file's block_scores, and whatever is computed from selected blocks uses the file's block_ids.
+// A tensor without elements, or one that the kind does not have, is listed as not compared; that never reads as passed.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace msabench {
+
+inline constexpr std::string_view golden_kinds[] = {"attention", "text_layer", "vit3d"};
 
 struct golden_tensor_result {
   std::string tensor;

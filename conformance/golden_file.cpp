@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <limits>
 #include <span>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -68,61 +69,47 @@ constexpr golden_tensor vit_tensors[] = {
     {"lse", false, true, "tokens,heads"},
 };
 
-class file_reader {
+constexpr std::string_view known_kinds = "known kinds are attention, text_layer, vit3d";
+// Beyond this the reference computes for minutes; golden data need a thousandth of it.
+constexpr double most_work = 2e10;
+constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();
+
+class case_reader {
  public:
-  file_reader(golden_file& file, std::string_view path) : file_(file), path_(path) {}
+  case_reader(std::string_view role, std::string_view source) : field_(role), source_(source) {}
 
-  [[noreturn]] void refuse(std::string_view what, std::string_view remedy) const {
-    bad_input(field, path_, what, remedy);
-  }
-
-  void read_parameters() {
-    const auto entry = file_.data.metadata().find("case");
-    if (entry == file_.data.metadata().end())
-      refuse("is no golden file: its metadata has no entry `case`",
-             "give a file that tests/golden/README.md describes");
-    const json all = parse_json(field, path_, entry->second);
-    if (!all.is_object()) refuse("metadata entry `case` is not a JSON object", "");
-    if (!all.contains("kind") || !all["kind"].is_string())
-      refuse("metadata entry `case` has no text `kind`", "known kinds are attention, text_layer, vit3d");
-    file_.kind = all["kind"].get<std::string>();
-    file_.parameters = all;
-    file_.parameters.erase("kind");
-  }
-
-  void read_kind() {
-    if (file_.kind == "attention") {
+  golden_case read(const json& description) {
+    if (!description.is_object()) refuse("metadata entry `case` is not a JSON object", "");
+    if (!description.contains("kind") || !description["kind"].is_string())
+      refuse("metadata entry `case` has no text `kind`", known_kinds);
+    case_.kind = description["kind"].get<std::string>();
+    case_.parameters = description;
+    case_.parameters.erase("kind");
+    if (case_.kind == "attention") {
       read_attention();
-    } else if (file_.kind == "text_layer") {
+    } else if (case_.kind == "text_layer") {
       read_text_layer();
-    } else if (file_.kind == "vit3d") {
+    } else if (case_.kind == "vit3d") {
       read_vit();
     } else {
-      refuse(fmt::format("kind {} is unknown", one_line(file_.kind, 40)),
-             "known kinds are attention, text_layer, vit3d");
+      refuse(fmt::format("kind {} is unknown", one_line(case_.kind, 40)), known_kinds);
     }
-  }
-
-  void check_tensors() const {
-    for (const golden_tensor& rule : file_.tensors) {
-      const tensor_info* info = file_.data.find(rule.name);
-      if (info == nullptr)
-        refuse(fmt::format("tensor {} is missing", rule.name), fmt::format("a file of kind {} has it", file_.kind));
-      const std::string_view type = rule.integer ? "I32" : "F64";
-      if (info->dtype != type) refuse(fmt::format("tensor {} is of type {}, not {}", rule.name, info->dtype, type), "");
-      const auto want = shape_of(rule);
-      if (info->shape != want)
-        refuse(fmt::format("tensor {} is [{}], but its parameters say [{}]", rule.name, fmt::join(info->shape, ","),
-                           fmt::join(want, ",")),
-               "");
-    }
+    if (case_.work() > most_work)
+      refuse(fmt::format("its parameters ask for {:.0e} multiplications, more than the {:.0e} accepted here",
+                         case_.work(), most_work),
+             "give a smaller problem");
+    return case_;
   }
 
  private:
+  [[noreturn]] void refuse(std::string_view what, std::string_view remedy) const {
+    bad_input(field_, source_, what, remedy);
+  }
+
   const json& parameter(std::string_view name) const {
-    const auto found = file_.parameters.find(std::string(name));
-    if (found == file_.parameters.end())
-      refuse(fmt::format("parameter {} is missing", name), fmt::format("kind {} needs it", file_.kind));
+    const auto found = case_.parameters.find(std::string(name));
+    if (found == case_.parameters.end())
+      refuse(fmt::format("parameter {} is missing", name), fmt::format("kind {} needs it", case_.kind));
     return *found;
   }
 
@@ -137,93 +124,152 @@ class file_reader {
   }
 
   void read_integers(std::initializer_list<std::string_view> names, std::int64_t least) {
-    for (const auto name : names) file_.sizes[std::string(name)] = integer(name, parameter(name), least, max_size);
+    for (const auto name : names) case_.sizes[std::string(name)] = integer(name, parameter(name), least, max_size);
   }
 
-  void require_positive(std::initializer_list<std::string_view> names) const {
-    for (const auto name : names) {
-      const json& value = parameter(name);
-      if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0)
-        refuse(fmt::format("parameter {} is {}, not a positive number", name, one_line(value.dump(), 30)), "");
-    }
+  void require_number(std::string_view name, bool zero_allowed) const {
+    const json& value = parameter(name);
+    const double x = value.is_number() ? value.get<double>() : -1;
+    if (!std::isfinite(x) || x < 0 || (x == 0 && !zero_allowed))
+      refuse(fmt::format("parameter {} is {}, not a {} number", name, one_line(value.dump(), 30),
+                         zero_allowed ? "finite, not negative" : "positive"),
+             "");
   }
+
+  std::int64_t size(std::string_view name) const { return case_.size(name); }
 
   void require_groups() const {
-    if (file_.size("hq") % file_.size("hkv") != 0)
-      refuse(fmt::format("parameter hq is {}, not a multiple of hkv {}", file_.size("hq"), file_.size("hkv")), "");
+    if (size("hq") % size("hkv") != 0)
+      refuse(fmt::format("parameter hq is {}, not a multiple of hkv {}", size("hq"), size("hkv")), "");
+  }
+
+  void require_room_for_forced() const {
+    if (size("local") + size("init") > size("topk"))
+      refuse(fmt::format("parameters local {} and init {} force more than the {} blocks of topk", size("local"),
+                         size("init"), size("topk")),
+             "");
   }
 
   void read_attention() {
-    file_.tensors = attention_tensors;
+    case_.tensors = attention_tensors;
     read_integers({"hq", "hkv", "d", "didx", "block", "topk"}, 1);
     read_integers({"q_len", "kv_len", "local", "init"}, 0);
-    require_positive({"scale_q"});
+    require_number("scale_q", true);
     require_groups();
-    if (file_.size("local") + file_.size("init") > file_.size("topk"))
-      refuse(fmt::format("parameters local {} and init {} force more than the {} blocks of topk", file_.size("local"),
-                         file_.size("init"), file_.size("topk")),
-             "");
-    file_.sizes["blocks"] = (file_.size("kv_len") + file_.size("block") - 1) / file_.size("block");
+    require_room_for_forced();
+    case_.sizes["blocks"] = (size("kv_len") + size("block") - 1) / size("block");
   }
 
   void read_text_layer() {
-    file_.tensors = text_layer_tensors;
+    case_.tensors = text_layer_tensors;
     read_integers({"hidden", "hq", "hkv", "d", "hidx", "didx", "block", "topk"}, 1);
     read_integers({"local", "rot", "seq"}, 0);
-    require_positive({"theta", "eps"});
+    case_.sizes["init"] = case_.parameters.contains("init") ? integer("init", parameter("init"), 0, max_size) : 0;
+    require_number("theta", false);
+    require_number("eps", true);
     require_groups();
-    file_.sizes["q_features"] = file_.size("hq") * file_.size("d");
-    file_.sizes["kv_features"] = file_.size("hkv") * file_.size("d");
-    file_.sizes["idx_features"] = file_.size("hidx") * file_.size("didx");
+    require_room_for_forced();
+    if (size("hidx") != size("hkv"))
+      refuse(
+          fmt::format("parameter hidx is {}, not hkv {}: every KV head has one index head", size("hidx"), size("hkv")),
+          "");
+    if (size("rot") % 2 != 0 || size("rot") > std::min(size("d"), size("didx")))
+      refuse(fmt::format("parameter rot is {}, not an even number up to d {} and didx {}", size("rot"), size("d"),
+                         size("didx")),
+             "");
+    case_.sizes["q_features"] = size("hq") * size("d");
+    case_.sizes["kv_features"] = size("hkv") * size("d");
+    case_.sizes["idx_features"] = size("hidx") * size("didx");
   }
 
   // Tokens and segments: an item of more temporal patches than the window is cut into segments of `window`; 0 cuts
   // none.
   void read_vit() {
-    file_.tensors = vit_tensors;
+    case_.tensors = vit_tensors;
     read_integers({"heads", "d", "merge"}, 1);
     read_integers({"window"}, 0);
-    require_positive({"theta"});
+    require_number("theta", false);
     const json& grids = parameter("grids");
     if (!grids.is_array()) refuse("parameter grids is not a list of [t,h,w]", "");
     constexpr std::int64_t longest_side = 65536;
     std::int64_t tokens = 0, segments = 0;
+    double pairs = 0;
     for (const json& grid : grids) {
       if (!grid.is_array() || grid.size() != 3) refuse("parameter grids is not a list of [t,h,w]", "");
-      std::int64_t product = 1;
-      for (const json& side : grid) product *= integer("grids", side, 1, longest_side);
-      tokens += product;
-      if (tokens > std::int64_t{max_size} * 1024) refuse("parameter grids holds too many patches", "");
-      const auto t = grid[0].get<std::int64_t>(), window = file_.size("window");
-      segments += window == 0 ? 1 : (t + window - 1) / window;
+      std::int64_t sides[3];
+      for (std::size_t axis = 0; axis < 3; ++axis) sides[axis] = integer("grids", grid[axis], 1, longest_side);
+      for (const std::int64_t side : {sides[1], sides[2]})
+        if (side % size("merge") != 0)
+          refuse(fmt::format("parameter grids has a side of {}, not a multiple of merge {}", side, size("merge")), "");
+      const std::int64_t t = sides[0], patch = sides[1] * sides[2];
+      const std::int64_t window = size("window") == 0 ? t : std::min(size("window"), t);
+      tokens += t * patch;
+      if (tokens > most_tokens) refuse("parameter grids holds too many patches", "");
+      segments += (t + window - 1) / window;
+      pairs += static_cast<double>(t * patch) * static_cast<double>(window * patch);
     }
-    file_.sizes["tokens"] = tokens;
-    file_.sizes["boundaries"] = segments + 1;
+    case_.sizes["tokens"] = tokens;
+    case_.sizes["boundaries"] = segments + 1;
+    case_.sizes["pairs"] = static_cast<std::int64_t>(std::min(pairs, 0x1p60));
   }
 
-  std::vector<std::int64_t> shape_of(const golden_tensor& rule) const {
-    std::vector<std::int64_t> shape;
-    for (std::string_view rest = rule.shape; !rest.empty();) {
-      const std::string_view symbol = rest.substr(0, rest.find(','));
-      rest.remove_prefix(std::min(rest.size(), symbol.size() + 1));
-      const auto known = file_.sizes.find(symbol);
-      shape.push_back(known != file_.sizes.end() ? known->second : symbol == "3" ? 3 : 1);
-    }
-    return shape;
-  }
-
-  golden_file& file_;
-  std::string_view path_;
+  golden_case case_;
+  std::string_view field_, source_;
 };
+
+void check_tensors(const golden_file& file, const std::string& path) {
+  const auto refuse = [&](std::string_view what, std::string_view remedy) { bad_input(field, path, what, remedy); };
+  for (const golden_tensor& rule : file.tensors) {
+    const tensor_info* info = file.data.find(rule.name);
+    if (info == nullptr)
+      bad_input(field, path, fmt::format("tensor {} is missing", rule.name),
+                fmt::format("a file of kind {} has it", file.kind));
+    const std::string_view type = rule.integer ? "I32" : "F64";
+    if (info->dtype != type) refuse(fmt::format("tensor {} is of type {}, not {}", rule.name, info->dtype, type), "");
+    const auto want = file.shape_of(rule);
+    if (info->shape != want)
+      refuse(fmt::format("tensor {} is [{}], but its parameters say [{}]", rule.name, fmt::join(info->shape, ","),
+                         fmt::join(want, ",")),
+             "");
+  }
+}
 
 }  // namespace
 
+std::vector<std::int64_t> golden_case::shape_of(const golden_tensor& tensor) const {
+  std::vector<std::int64_t> shape;
+  for (std::string_view rest = tensor.shape; !rest.empty();) {
+    const std::string_view symbol = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), symbol.size() + 1));
+    const auto known = sizes.find(symbol);
+    shape.push_back(known != sizes.end() ? known->second : symbol == "3" ? 3 : 1);
+  }
+  return shape;
+}
+
+double golden_case::work() const {
+  const auto of = [&](std::string_view name) { return static_cast<double>(size(name)); };
+  if (kind == "vit3d") return of("pairs") * of("heads") * of("d");
+  if (kind == "attention")
+    // Forward and backward, sparse and dense, and the two stages of the loss.
+    return of("q_len") * of("kv_len") * 4 * (of("hq") * of("d") + of("hkv") * of("didx"));
+  const double keys = std::min(of("seq"), of("topk") * of("block"));
+  return of("seq") * (of("hidden") * (2 * of("q_features") + 2 * of("kv_features") + of("idx_features") + of("didx")) +
+                      keys * of("q_features") + of("seq") * of("idx_features"));
+}
+
+golden_case read_golden_case(std::string_view role, std::string_view source, const nlohmann::json& description) {
+  return case_reader(role, source).read(description);
+}
+
 golden_file read_golden_file(const std::string& path) {
-  golden_file file{safetensors_file::open(field, path), {}, {}, {}, {}};
-  file_reader reader(file, path);
-  reader.read_parameters();
-  reader.read_kind();
-  reader.check_tensors();
+  auto data = safetensors_file::open(field, path);
+  const auto entry = data.metadata().find("case");
+  if (entry == data.metadata().end())
+    bad_input(field, path, "is no golden file: its metadata has no entry `case`",
+              "give a file that tests/golden/README.md describes");
+  golden_file file{read_golden_case(field, path, parse_json(field, path, entry->second)), std::move(data)};
+  check_tensors(file, path);
   return file;
 }
 

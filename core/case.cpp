@@ -74,6 +74,9 @@ bool has_cache(op o) {
 
 bool is_vit(op o) { return o == op::vit3d || o == op::rope3d || o == op::vit_attend; }
 
+// M3's vision tower. It has no index branch and no blocks: those of the text model stand there.
+constexpr shape_spec vision_tower{16, 16, 80, 16, 80, 128, 16, 1, 0};
+
 std::string_view name(page_layout layout) {
   switch (layout) {
     case page_layout::contiguous:
@@ -89,7 +92,7 @@ std::string_view name(page_layout layout) {
 // Reads one case name; every member function takes one part.
 class reader {
  public:
-  explicit reader(std::string_view whole) : whole_(whole) {}
+  reader(std::string_view whole, accepted_families accepted) : whole_(whole), accepted_(accepted) {}
 
   case_spec read() {
     if (whole_.size() > 200) fail("is longer than 200 characters", "see `msabench list`");
@@ -129,6 +132,7 @@ class reader {
 
   void read_shape(std::string_view text) {
     const auto words = split(text, '.');
+    if (is_vit(case_.operation)) return read_vision_shape(text, words);
     for (const auto& named : named_shapes()) {
       if (words[0] != named.name) continue;
       case_.shape = named.shape;
@@ -144,6 +148,18 @@ class reader {
       return;
     }
     read_custom_shape(text, words);
+  }
+
+  // Vision heads have no groups.
+  void read_vision_shape(std::string_view text, const std::vector<std::string_view>& words) {
+    if (text == "m3") {
+      case_.shape = vision_tower;
+      return;
+    }
+    read_custom_shape(text, words);
+    if (case_.shape.hq != case_.shape.hkv)
+      fail(fmt::format("{} query heads and {} KV heads", case_.shape.hq, case_.shape.hkv),
+           "vision has as many of both, e.g. h16x16");
   }
 
   // h8x2.d64[.hi4][.di24].b32.k4.l1.i0
@@ -248,7 +264,8 @@ class reader {
     const auto variant = dot == std::string_view::npos ? std::string_view() : text.substr(dot + 1);
     for (const auto& f : families()) {
       if (f.name != wanted) continue;
-      if (std::find(f.operators.begin(), f.operators.end(), case_.operation) == f.operators.end())
+      const bool any = accepted_ == accepted_families::random_for_all && f.name == "random";
+      if (!any && std::find(f.operators.begin(), f.operators.end(), case_.operation) == f.operators.end())
         fail(fmt::format("family {} is not for operator {}", wanted, msabench::name(case_.operation)),
              "see `msabench list`");
       if (std::find(f.variants.begin(), f.variants.end(), variant) == f.variants.end()) {
@@ -311,11 +328,15 @@ class reader {
   }
 
   std::string_view whole_;
+  accepted_families accepted_;
   case_spec case_;
 };
 
-std::string shape_name(const shape_spec& s) {
+std::string shape_name(const case_spec& c) {
+  const shape_spec& s = c.shape;
+  if (is_vit(c.operation) && s == vision_tower) return "m3";
   for (const auto& named : named_shapes()) {
+    if (is_vit(c.operation)) break;
     if (s == named.shape) return std::string(named.name);
     for (std::int32_t ways = 2; ways <= named.shape.hkv; ++ways) {
       if (named.shape.hkv % ways != 0) continue;
@@ -365,13 +386,13 @@ std::string options_name(const case_options& o) {
 
 }  // namespace
 
-case_spec parse_case(std::string_view text) { return reader(text).read(); }
+case_spec parse_case(std::string_view text, accepted_families accepted) { return reader(text, accepted).read(); }
 
 std::string name_without_seed(const case_spec& c) {
   std::string types(msabench::name(c.type));
   if (has_cache(c.operation)) types += "." + std::string(name(c.layout));
   const std::string family = c.variant.empty() ? c.family : c.family + "." + c.variant;
-  return fmt::format("{}/{}/{}/{}/{}{}", name(c.operation), shape_name(c.shape), lengths_name(c.lengths), types, family,
+  return fmt::format("{}/{}/{}/{}/{}{}", name(c.operation), shape_name(c), lengths_name(c.lengths), types, family,
                      options_name(c.options));
 }
 

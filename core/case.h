@@ -72,8 +72,13 @@ struct case_spec {
   bool operator==(const case_spec&) const = default;
 };
 
+// Which operators a family is accepted for: those that it is registered for, or besides, for `random`, every other one,
+// whose inputs can be drawn without being judged (golden files).
+enum class accepted_families { registered, random_for_all };
+
 // Throws usage_error (field "case") for anything that is not a canonical name, saying which part and what it may be.
-case_spec parse_case(std::string_view text);
+// Of vision operators, shape m3 is the vision tower: 16 heads, d 80.
+case_spec parse_case(std::string_view text, accepted_families accepted = accepted_families::registered);
 
 std::string name(const case_spec& c);
 std::string name_without_seed(const case_spec& c);  // the generator's stream name
