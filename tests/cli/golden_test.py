@@ -396,10 +396,10 @@ class Make(GoldenTest):
         self.assertEqual(path.read_text(), "old")
 
     def test_ties_that_would_decide_the_selection_are_refused(self):
-        """With one index dim and 16-bit values equal scores are common; a seed without them exists as well."""
+        """With one index dim and 16-bit values equal scores are common, and most seeds are without all the same."""
         codes = []
-        for seed in range(12):
-            name = f"kl/h1x1.d4.di1.b1.k2.l1.i0/q6.n12/bf16.contig/random/s{seed}"
+        for seed in range(8):
+            name = f"kl/h1x1.d4.di1.b1.k10.l1.i0/q6.n30/bf16.contig/random/s{seed}"
             result = run("golden", "make", "--kind", "attention", name, "-o", self.folder / "x")
             codes.append(result.code)
             if result.code != 0:
