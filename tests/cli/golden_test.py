@@ -406,10 +406,6 @@ class Make(GoldenTest):
                 self.assert_refused(result, "equal scores", "seed")
         self.assertEqual(set(codes), {0, 64})
 
-    def test_cases_of_check_and_repro_stay_what_they_were(self):
-        for name in (KL, VIT):
-            self.assert_refused(run("repro", name, "--impl", "naive"), "not for operator")
-
 
 def stream(name, seed, count):
     """The generator in plain Python: Philox4x32-10 keyed by FNV-1a-64, sums of four bytes."""
