@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double most_bytes = 2e9;
+constexpr double most_bytes = 5e8;
 constexpr double norm_scale = 0x1p-3;
 
 [[noreturn]] void refuse(const golden_request& wanted, std::string_view what, std::string_view remedy) {

@@ -435,7 +435,7 @@ TEST_F(golden_files, missing_and_impossible_parameters_are_named) {
 
 TEST_F(golden_files, parameters_and_tensors_must_agree) {
   const std::string name = "attn_unselected.safetensors";
-  expect_contains(refusal(name, [](editable& f) { f.parameters["kv_len"] = 16777216; }), "[260,2,16]");
+  expect_contains(refusal(name, [](editable& f) { f.parameters["kv_len"] = 1048576; }), "[260,2,16]");
   expect_contains(refusal(name, [](editable& f) { f.parameters["block"] = 1; }), "tensor block_scores is [2,5,17]");
   expect_contains(refusal(name, [](editable& f) { f.parameters["topk"] = 4; }), "tensor block_ids");
   for (const char* tensor : {"q", "v", "out", "lse", "block_ids", "block_scores", "dk", "kl_warmup"})
