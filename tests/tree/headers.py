@@ -14,7 +14,7 @@ import sys
 
 import tree
 
-FOLDERS = ("core", "inputs", "reference", "host", "judge", "conformance", "reports", "cli", "include")
+FOLDERS = ("core", "inputs", "reference", "host", "judge", "conformance", "perf", "reports", "cli", "include")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wno-sign-conversion", "-Werror"]
 DEFAULT = ["-std=c++20", "-I" + str(tree.ROOT), "-I" + str(tree.ROOT / "include")]
 
