@@ -21,5 +21,6 @@ void add_repro(CLI::App& app, invocation& chosen);
 void add_qualify(CLI::App& app, invocation& chosen);
 void add_golden(CLI::App& app, invocation& chosen);
 void add_env(CLI::App& app, invocation& chosen);
+void add_flops(CLI::App& app, invocation& chosen);
 
 }  // namespace msabench
