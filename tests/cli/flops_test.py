@@ -98,7 +98,7 @@ class Flops(ProgramTest):
         self.assertIn("on box", text)
 
     def test_outputs_do_not_depend_on_the_locale(self):
-        german = {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+        german = self.german()
         for arguments in (["--csv", "-"], ["--json", "-"], []):
             plain, other = run("flops", *arguments), run("flops", *arguments, env=german)
             self.assertEqual((plain.out, plain.err), (other.out, other.err))

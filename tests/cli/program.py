@@ -58,6 +58,15 @@ class ProgramTest(unittest.TestCase):
         path.unlink()
         return report
 
+    def german(self):
+        """An environment whose numbers have commas: made here, since a locale that does not exist would change nothing for anybody."""
+        made = subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", self.folder / "de_DE.UTF-8"], capture_output=True, text=True)
+        self.assertTrue((self.folder / "de_DE.UTF-8/LC_NUMERIC").exists(), made.stderr)
+        environment = {"LOCPATH": str(self.folder), "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+        comma = subprocess.run(["locale", "decimal_point"], capture_output=True, text=True, env={**os.environ, **environment})
+        self.assertEqual(comma.stdout.strip(), ",")
+        return environment
+
     def assert_refused(self, result, *words, code=64):
         """One clear line on stderr that holds every word, and nothing half done."""
         self.assertEqual(result.code, code, result.out + result.err)
