@@ -11,18 +11,18 @@
 namespace msabench {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double inf_value = std::numeric_limits<double>::infinity();
 
 TEST(json_numbers, NonFiniteOnesAreNullAndTagged) {
   nlohmann::json obj = nlohmann::json::object();
   put_number(obj, "a", 1.5);
-  put_number(obj, "b", infinity);
-  put_number(obj, "c", -infinity);
+  put_number(obj, "b", inf_value);
+  put_number(obj, "c", -inf_value);
   put_number(obj, "d", std::nan(""));
   EXPECT_EQ(obj.dump(), R"({"a":1.5,"b":null,"b_tag":"inf","c":null,"c_tag":"-inf","d":null,"d_tag":"nan"})");
   EXPECT_EQ(get_number(obj, "a"), 1.5);
-  EXPECT_EQ(get_number(obj, "b"), infinity);
-  EXPECT_EQ(get_number(obj, "c"), -infinity);
+  EXPECT_EQ(get_number(obj, "b"), inf_value);
+  EXPECT_EQ(get_number(obj, "c"), -inf_value);
   EXPECT_TRUE(std::isnan(get_number(obj, "d")));
   put_number(obj, "b", 2);
   EXPECT_FALSE(obj.contains("b_tag"));
@@ -30,7 +30,7 @@ TEST(json_numbers, NonFiniteOnesAreNullAndTagged) {
   EXPECT_THROW(get_number({{"x", nullptr}}, "x"), suite_error);
   EXPECT_THROW(get_number({{"x", nullptr}, {"x_tag", "big"}}, "x"), suite_error);
   EXPECT_THROW(get_number({{"x", "1"}}, "x"), suite_error);
-  EXPECT_TRUE(finite_or_tag(infinity).is_null());
+  EXPECT_TRUE(finite_or_tag(inf_value).is_null());
   EXPECT_EQ(finite_or_tag(0.5), 0.5);
 }
 
