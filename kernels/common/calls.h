@@ -76,7 +76,10 @@ struct index_call {
   std::int64_t lse_row_stride, lse_head_stride;
 };
 
-/// Attention over the blocks of the ids.
+/// Keys of a block where every visible key is read: dense has no blocks of its own.
+inline constexpr std::int32_t dense_block = 128;
+
+/// Attention over the blocks of the ids, or over every visible key.
 struct attend_call {
   lengths rows;
   std::int32_t kv_heads, group, d;  ///< Hkv, G
@@ -87,7 +90,7 @@ struct attend_call {
   const char* q;  ///< [T][Hq][d]
   msabench_dtype q_type;
   std::int64_t q_row_stride, q_head_stride;
-  const std::int32_t* ids;  ///< [T][Hkv][topk]
+  const std::int32_t* ids;  ///< [T][Hkv][topk]; nullptr = dense
   std::int64_t id_row_stride, id_head_stride;
   char* out;  ///< [T][Hq][d]
   msabench_dtype out_type;

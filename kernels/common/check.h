@@ -29,15 +29,19 @@ bool read_struct(const T* given, T& to) {
 /// Reads and checks a problem for these kernels. Used by query and plan alike, so that they agree.
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to);
 
+/// Keys of a block: the problem's, or dense's own, which knows no blocks.
+std::int32_t block_size(const msabench_problem& problem);
+
 /// Most blocks that a row can have: topk, or all of the longest sequence.
 std::int64_t block_capacity(const msabench_problem& problem);
 
-/// ceil(max_kv_len / block)
+/// ceil(max_kv_len / block_size)
 std::int64_t max_blocks(const msabench_problem& problem);
 
 msabench_status check_select(const msabench_problem& problem, const msabench_args* args, select_call& call);
 /// score and index
 msabench_status check_index(const msabench_problem& problem, const msabench_args* args, index_call& call);
+/// attend or dense, which has no ids.
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
 }  // namespace msabench::kernels

@@ -41,6 +41,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.score != nullptr;
     case MSABENCH_OP_INDEX:
       return kernels.index != nullptr;
+    case MSABENCH_OP_DENSE:
+      return kernels.dense != nullptr;
     default:
       return false;
   }
@@ -94,16 +96,19 @@ msabench_status check_profile(const implementation& kernels, const msabench_prob
   return MSABENCH_OK;
 }
 
+msabench_status check_batch(const msabench_problem& p) {
+  return check_lower_bounds({{"hkv", p.hkv, 1},
+                             {"batch", p.batch, 0},
+                             {"total_q", p.total_q, 0},
+                             {"max_q_len", p.max_q_len, 0},
+                             {"max_kv_len", p.max_kv_len, 0}});
+}
+
 msabench_status check_selection(const msabench_problem& p) {
-  const auto status = check_lower_bounds({{"hkv", p.hkv, 1},
-                                          {"block", p.block, 1},
+  const auto status = check_lower_bounds({{"block", p.block, 1},
                                           {"topk", p.topk, 1},
                                           {"local_blocks", p.local_blocks, 0},
-                                          {"init_blocks", p.init_blocks, 0},
-                                          {"batch", p.batch, 0},
-                                          {"total_q", p.total_q, 0},
-                                          {"max_q_len", p.max_q_len, 0},
-                                          {"max_kv_len", p.max_kv_len, 0}});
+                                          {"init_blocks", p.init_blocks, 0}});
   if (status != MSABENCH_OK) return status;
   const std::int64_t forced = std::int64_t{p.local_blocks} + p.init_blocks;
   if (forced > p.topk) {
@@ -111,11 +116,13 @@ msabench_status check_selection(const msabench_problem& p) {
                 "topk %d: local_blocks %d and init_blocks %d are forced and part of it; raise topk to %lld", p.topk,
                 p.local_blocks, p.init_blocks, static_cast<long long>(forced));
   }
-  if (max_blocks(p) > std::numeric_limits<std::int32_t>::max()) {
-    return fail(MSABENCH_UNSUPPORTED, "max_kv_len %lld: block ids pass 32 bits; use a larger block",
-                static_cast<long long>(p.max_kv_len));
-  }
   return MSABENCH_OK;
+}
+
+msabench_status check_block_count(const msabench_problem& p) {
+  if (max_blocks(p) <= std::numeric_limits<std::int32_t>::max()) return MSABENCH_OK;
+  return fail(MSABENCH_UNSUPPORTED, "max_kv_len %lld: block ids pass 32 bits; use a larger block",
+              static_cast<long long>(p.max_kv_len));
 }
 
 /// Where keys lie, of either branch.
@@ -190,9 +197,15 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
 
 }  // namespace
 
-std::int64_t max_blocks(const msabench_problem& p) { return p.max_kv_len / p.block + (p.max_kv_len % p.block != 0); }
+std::int32_t block_size(const msabench_problem& p) { return p.op == MSABENCH_OP_DENSE ? dense_block : p.block; }
 
-std::int64_t block_capacity(const msabench_problem& p) { return std::min<std::int64_t>(p.topk, max_blocks(p)); }
+std::int64_t max_blocks(const msabench_problem& p) {
+  return p.max_kv_len / block_size(p) + (p.max_kv_len % block_size(p) != 0);
+}
+
+std::int64_t block_capacity(const msabench_problem& p) {
+  return p.op == MSABENCH_OP_DENSE ? max_blocks(p) : std::min<std::int64_t>(p.topk, max_blocks(p));
+}
 
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to) {
   if (given == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "problem null: nothing to plan; pass a problem");
@@ -207,9 +220,12 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   if (to.reserved != 0) {
     return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
   }
-  auto status = check_selection(to);
-  if (status == MSABENCH_OK && to.op == MSABENCH_OP_ATTEND) status = check_attention(kernels, to);
+  const bool is_dense = to.op == MSABENCH_OP_DENSE, attends = is_dense || to.op == MSABENCH_OP_ATTEND;
   const bool indexes = to.op == MSABENCH_OP_SCORE || to.op == MSABENCH_OP_INDEX;
+  auto status = check_batch(to);
+  if (status == MSABENCH_OK && !is_dense) status = check_selection(to);
+  if (status == MSABENCH_OK) status = check_block_count(to);
+  if (status == MSABENCH_OK && attends) status = check_attention(kernels, to);
   if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, to);
   if (status == MSABENCH_OK) status = check_profile(kernels, to);
   return status;

@@ -252,20 +252,21 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   auto status = read_args(given, args);
   if (status != MSABENCH_OK) return status;
   const std::int64_t rows = first_dimension(args, MSABENCH_Q);
+  const bool has_ids = p.op != MSABENCH_OP_DENSE;
   status = check_tensors(args, {{MSABENCH_Q, "q", p.q, 3, {any, p.hq, p.d}},
-                                {MSABENCH_IDS, "ids", int32_type, 3, {rows, p.hkv, p.topk}},
                                 {MSABENCH_OUT, "out", p.out, 3, {rows, p.hq, p.d}},
                                 {MSABENCH_LSE, "lse", fp32_type, 2, {rows, p.hq}, true}});
+  if (status == MSABENCH_OK && has_ids)
+    status = check_tensors(args, {{MSABENCH_IDS, "ids", int32_type, 3, {rows, p.hkv, p.topk}}});
   if (status == MSABENCH_OK) status = check_lengths(p, args, "q", rows, call.rows);
   if (status == MSABENCH_OK) status = check_cache(p, args, call.rows.batch);
   if (status != MSABENCH_OK) return status;
   const msabench_tensor& q = *tensor_at(args, MSABENCH_Q);
-  const msabench_tensor& ids = *tensor_at(args, MSABENCH_IDS);
   const msabench_tensor& out = *tensor_at(args, MSABENCH_OUT);
   call.kv_heads = p.hkv;
   call.group = p.hq / p.hkv;
   call.d = p.d;
-  call.block = p.block;
+  call.block = block_size(p);
   call.topk = p.topk;
   call.capacity = static_cast<std::int32_t>(block_capacity(p));
   call.scale = static_cast<float>(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d)));
@@ -275,9 +276,12 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   call.q_type = p.q;
   call.q_row_stride = q.strides[0];
   call.q_head_stride = q.strides[1];
-  call.ids = static_cast<const std::int32_t*>(ids.data);
-  call.id_row_stride = ids.strides[0];
-  call.id_head_stride = ids.strides[1];
+  if (has_ids) {
+    const msabench_tensor& ids = *tensor_at(args, MSABENCH_IDS);
+    call.ids = static_cast<const std::int32_t*>(ids.data);
+    call.id_row_stride = ids.strides[0];
+    call.id_head_stride = ids.strides[1];
+  }
   call.out = static_cast<char*>(out.data);
   call.out_type = p.out;
   call.out_row_stride = out.strides[0];

@@ -30,6 +30,7 @@ struct implementation {
   double (*scratch_bytes)(const msabench_problem&, int threads);
   void (*select)(const select_call&, const run_context&);
   void (*attend)(const attend_call&, const run_context&);
+  void (*dense)(const attend_call&, const run_context&);
   void (*score)(const index_call&, const run_context&);
   void (*index)(const index_call&, const run_context&);
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 
 #include "kernels/naive/tasks.h"
 
@@ -90,6 +91,12 @@ std::int32_t row_blocks(const row_place& place, const std::int32_t* ids, std::in
   return count;
 }
 
+std::int32_t all_blocks(const row_place& place, std::int32_t block_size, std::int32_t* blocks, std::int32_t capacity) {
+  const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(visible_blocks(place, block_size), capacity));
+  std::iota(blocks, blocks + count, 0);
+  return count;
+}
+
 float block_maximum(const float* query, float scale, const tile& keys, float* scores) {
   float maximum = no_score;
   for (std::int32_t i = 0; i < keys.count; ++i) {
@@ -132,8 +139,10 @@ void attend_row(const stages& stage, const attend_call& call, std::int64_t row, 
   const attend_scratch scratch(memory, {call.group, call.d, call.block, call.capacity});
   const row_place place = call.rows.place(row);
   const std::int32_t slots =
-      stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride, call.topk,
-                       call.block, scratch.blocks, call.capacity);
+      call.ids == nullptr
+          ? stage.all_blocks(place, call.block, scratch.blocks, call.capacity)
+          : stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride, call.topk,
+                             call.block, scratch.blocks, call.capacity);
   const auto tile_of = [&](std::int32_t slot) {
     const std::int64_t block = scratch.blocks[slot];
     return tile{scratch.tile, stage.visible_keys(place, block, call.block), call.d, block, slot, slots};

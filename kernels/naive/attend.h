@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// attend: attention over the selected blocks (docs/contract.md, section 5), in two passes over a row's keys: scores and
-// their maximum, then exponentials and values. Each block gives a partial sum in fp32, and the blocks are added in the
-// order of the ids; a block is at most Bk dependent additions long, so an output element has at most Bk + topk of them.
+// attend and dense: attention over the selected blocks or all visible keys (docs/contract.md, section 5), in two passes
+// over a row's keys: scores and their maximum, then exponentials and values. Each block gives a partial sum in fp32, and
+// the blocks are added in the order of the ids; a block is at most Bk dependent additions long, so an output element has
+// at most Bk + topk of them. dense goes through blocks of 128 keys, as many as there are.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32
 std::int32_t query_head(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
 std::int32_t row_blocks(const row_place& place, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,
                         std::int32_t* blocks, std::int32_t capacity);
+std::int32_t all_blocks(const row_place& place, std::int32_t block_size, std::int32_t* blocks, std::int32_t capacity);
 float block_maximum(const float* query, float scale, const tile& keys, float* scores);
 void attend_block(const float* scores, float maximum, const tile& values, weighted_sum& sum);
 void merge(const weighted_sum& block, std::int32_t slot, std::int32_t slots, std::int32_t d, weighted_sum& row);

@@ -34,7 +34,7 @@ msabench_profile profile(const msabench_problem& problem) {
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared{};
   declared.struct_size = sizeof declared;
-  const bool attends = problem.op == MSABENCH_OP_ATTEND;
+  const bool is_dense = problem.op == MSABENCH_OP_DENSE, attends = is_dense || problem.op == MSABENCH_OP_ATTEND;
   const bool indexes = problem.op == MSABENCH_OP_SCORE || problem.op == MSABENCH_OP_INDEX;
   declared.operand = attends ? problem.q : indexes ? problem.q_idx : fp32_type;
   declared.v_operand = attends ? problem.kv : fp32_type;
@@ -43,8 +43,9 @@ msabench_numerics numerics(const msabench_problem& problem) {
   declared.partial_store = declared.ds_operand = fp32_type;
   if (!attends && !indexes) return declared;
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
-  const std::int64_t most_keys = std::min<std::int64_t>(std::int64_t{problem.topk} * problem.block, problem.max_kv_len);
-  const std::int64_t in_turn = std::min<std::int64_t>(std::int64_t{problem.block} + problem.topk, most_keys);
+  const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
+  const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
+  const std::int64_t in_turn = std::min<std::int64_t>(block + blocks, most_keys);
   declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
   if (attends) declared.chain_out = declared.chain_row_sum;
   // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
@@ -62,7 +63,7 @@ double operator_scratch_bytes(const msabench_problem& p) {
     case MSABENCH_OP_INDEX:
       return index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p));
     default:
-      return attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)});
+      return attend_scratch_bytes({p.hq / p.hkv, p.d, block_size(p), block_capacity(p)});
   }
 }
 
@@ -108,6 +109,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .scratch_bytes = scratch_bytes,
                    .select = run_select,
                    .attend = run_attend,
+                   .dense = run_attend,
                    .score = run_score,
                    .index = run_index};
   plugin_stages = &stage;

@@ -2,6 +2,6 @@
 #include "kernels/naive/glue.h"
 
 const msabench_plugin* msabench_plugin_get(const msabench_host* host) {
-  return msabench::naive::plugin(host, "naive", "plain fp32 loops on the CPU: score, select, index and attend",
+  return msabench::naive::plugin(host, "naive", "plain fp32 loops on the CPU: score, select, index, attend and dense",
                                  msabench::naive::exact_stages);
 }

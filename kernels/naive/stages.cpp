@@ -12,6 +12,7 @@ const stages exact_stages{
     .query_head = query_head,
     .index_head = index_head,
     .row_blocks = row_blocks,
+    .all_blocks = all_blocks,
     .block_maximum = block_maximum,
     .attend_block = attend_block,
     .merge = merge,

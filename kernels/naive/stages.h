@@ -57,6 +57,9 @@ struct stages {
   std::int32_t (*row_blocks)(const row_place&, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,
                              std::int32_t* blocks, std::int32_t capacity);
 
+  /// The same where every visible key is read: all blocks in 0..own, ascending.
+  std::int32_t (*all_blocks)(const row_place&, std::int32_t block_size, std::int32_t* blocks, std::int32_t capacity);
+
   /// Scaled scores of one query head against a tile, [count], and the greatest of them; NaN never is.
   float (*block_maximum)(const float* query, float scale, const tile& keys, float* scores);
 

@@ -121,6 +121,12 @@ TEST(rogue, pointers_kept_from_an_earlier_launch_lead_nowhere) {
 
 TEST(rogue, a_text_that_does_not_outlive_its_call_is_told) {
   const observation seen = run_rogue("dangling_text");
+#ifdef MSABENCH_SANITIZED
+  // The sanitizer ends the process at the first look at such a text.
+  EXPECT_EQ(seen.result, outcome::crashed);
+  EXPECT_NE(seen.captured_output.find("AddressSanitizer"), std::string::npos) << seen.captured_output;
+  return;
+#endif
   EXPECT_EQ(seen.result, outcome::error_status);
   EXPECT_NE(seen.message.find("rule R7"), std::string::npos) << seen.message;
 }

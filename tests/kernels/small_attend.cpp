@@ -37,7 +37,7 @@ void fill_random(buffer& to, std::mt19937& random) {
 }  // namespace
 
 small_attend::small_attend(attend_shape given, unsigned seed)
-    : shape(std::move(given)), problem(empty_problem(MSABENCH_OP_ATTEND)) {
+    : shape(std::move(given)), problem(empty_problem(shape.dense ? MSABENCH_OP_DENSE : MSABENCH_OP_ATTEND)) {
   std::mt19937 random(seed);
   make_lengths();
   problem.hq = shape.hq;
@@ -166,7 +166,7 @@ void small_attend::make_ids(std::mt19937& random) {
 arguments small_attend::args() const {
   arguments given;
   given.put(MSABENCH_Q, q);
-  given.put(MSABENCH_IDS, ids);
+  if (!shape.dense) given.put(MSABENCH_IDS, ids);
   given.put(MSABENCH_OUT, out);
   given.put(MSABENCH_LSE, lse);
   given.put(MSABENCH_CU_SEQLENS_Q, cu_seqlens_q);
@@ -211,7 +211,7 @@ expected_row small_attend::expected(std::int64_t row, std::int32_t head) const {
   std::vector<double> scores;
   double gauge = 0;  // greatest scale * sum |q||k|
   for (std::int64_t j = 0; j <= position && j < length; ++j) {
-    if (!blocks.contains(j / shape.block)) continue;
+    if (!shape.dense && !blocks.contains(j / shape.block)) continue;
     double sum = 0, magnitude = 0;
     for (std::int64_t c = 0; c < shape.d; ++c) {
       const double product = q.get({row, head, c}) * cached(false, b, kv_head, j, c);
@@ -234,7 +234,9 @@ expected_row small_attend::expected(std::int64_t row, std::int32_t head) const {
   // weighted mean moves by at most twice that times the mean of |v|; every addition of the sums may round once.
   const double u32 = std::ldexp(1.0, -24), u_out = std::ldexp(1.0, shape.type.bits == 16 ? -8 : -24);
   const double eta = (shape.d + 2) * u32 * gauge + 4 * u32 + 8 * u32 * gauge;
-  const double chain = (shape.block + shape.topk) * u32;
+  // dense: naive takes 128 keys at a time.
+  const auto additions = shape.dense ? 128 + (std::ssize(keys) + 127) / 128 : std::ptrdiff_t{shape.block} + shape.topk;
+  const double chain = static_cast<double>(additions) * u32;
   result.lse_limit = 1.02 * (eta + chain + 4 * u32 + 4 * u32 * (std::abs(maximum) + std::abs(result.lse)));
   for (std::size_t c = 0; c < result.out.size(); ++c) {
     double sum = 0, magnitude = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small attend problem with its tensors, and its result by double loops over the definition:
-// O = softmax(scale <q,k>) v over the keys j of the blocks in ids with j <= pos and j < N_b.
+// A small attend or dense problem with its tensors, and its result by double loops over the definition:
+// O = softmax(scale <q,k>) v over the keys j with j <= pos and j < N_b, for attend of the blocks in ids.
 #pragma once
 
 #include <msabench/plugin.h>
@@ -26,6 +26,7 @@ struct attend_shape {
   bool padded_strides = false;
   std::int64_t spare_rows = 2;  // rows of the token tensors past T
   double softmax_scale = 0;     // 0 = 1 / sqrt(d)
+  bool dense = false;           // no ids: every visible key
 };
 
 struct expected_row {
