@@ -2,6 +2,8 @@
 #include "conformance/targets.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace msabench {
 
@@ -20,13 +22,16 @@ struct opportunities {
   bool sparse = false;       // a row that sees more blocks than it selects
   bool future_keys = false;  // a row of few keys whose next key exists in its own block
   bool two_rows = false;     // neighbouring rows of one sequence, both sparse
-  bool hidden_keys = false;  // a row that sees less than half of its own block, whose rest exists
-  bool two_pages = false;    // a row that sees two pages
+  // How many of the eight rows that see least of their own block are to be expected to have the block's best key among
+  // those that they do not see: the next one, or all of them.
+  double next_is_best = 0, hidden_is_best = 0;
+  bool two_pages = false;  // a row that sees two pages and two blocks
 };
 
 opportunities look(const case_spec& c) {
   opportunities o;
-  const std::int64_t page = make_problem(c).page_size, half = c.shape.block / 2;
+  const std::int64_t page = make_problem(c).page_size;
+  std::vector<std::pair<std::int64_t, std::int64_t>> hidden;  // of a row: visible keys of its own block, hidden ones
   for (const auto& s : sequences(c)) {
     for (std::int64_t i = 0; i < s.q_len; ++i) {
       const std::int64_t position = s.kv_len - s.q_len + i;
@@ -37,13 +42,23 @@ opportunities look(const case_spec& c) {
       o.sparse |= seen > c.shape.topk;
       const std::int64_t keys = std::min(position + 1, std::int64_t{c.shape.topk} * c.shape.block);
       o.future_keys |= keys <= few_keys && position + 1 < s.kv_len && (position + 1) % c.shape.block != 0;
-      o.hidden_keys |= position % c.shape.block < half && s.kv_len > position / c.shape.block * c.shape.block + half;
-      o.two_pages |= page > 0 && position >= page;
+      o.two_pages |= page > 0 && position >= std::max<std::int64_t>(page, c.shape.block);
+      const std::int64_t own_end = std::min(s.kv_len, (position / c.shape.block + 1) * c.shape.block);
+      if (own_end > position + 1) hidden.emplace_back(position % c.shape.block + 1, own_end - position - 1);
       o.two_rows |= i > 0 && (position - 1) / c.shape.block + 1 > c.shape.topk;
     }
   }
+  std::ranges::stable_sort(hidden);
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, hidden.size()); ++i) {
+    const auto [seen, rest] = hidden[i];
+    o.next_is_best += 1.0 / static_cast<double>(seen + 1);
+    o.hidden_is_best += static_cast<double>(rest) / static_cast<double>(seen + rest);
+  }
   return o;
 }
+
+// So many rows x index heads on which something is expected that it is all but certain to happen on one.
+constexpr double all_but_certain = 3.5;
 
 std::vector<perturbation> attend_targets(const case_spec& c, const opportunities& can) {
   std::vector<perturbation> t;
@@ -105,7 +120,8 @@ std::vector<perturbation> score_targets(const case_spec& c, const opportunities&
   if (c.family == "negative") t.push_back(relu_scores);
   if (c.family != "random") return t;
   t.insert(t.end(), {accumulate_16bit, unscaled_scores});
-  if (can.hidden_keys) t.push_back(mask_after_max);
+  if (can.hidden_is_best * c.shape.hi >= all_but_certain) t.push_back(mask_after_max);
+  if (can.next_is_best * c.shape.hi >= all_but_certain) t.push_back(key_past_diagonal);
   if (can.two_pages) t.push_back(swap_table_entries);
   return t;
 }
@@ -113,7 +129,8 @@ std::vector<perturbation> score_targets(const case_spec& c, const opportunities&
 // What changes a score has to change the selection to be seen.
 std::vector<perturbation> index_targets(const case_spec& c, const opportunities& can) {
   const bool free_slots = c.shape.topk > c.shape.local_blocks + c.shape.init_blocks;
-  if (!can.sparse || !free_slots) return {drop_last_choice};
+  if (!can.sparse) return {drop_last_choice};
+  if (!free_slots) return {c.shape.local_blocks > 0 ? forget_local : drop_last_choice};
   std::vector<perturbation> t;
   if (c.family == "special") t.push_back(c.variant == "nan" ? nan_wins : sentinel_collides);
   if (c.family == "negative") t.push_back(relu_scores);

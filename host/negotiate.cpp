@@ -51,7 +51,8 @@ std::string refusal(const problem& asked, const profile& answer) {
     require_canonical(refused, "out_id_order", answer.out_id_order, order_names);
     require_canonical(refused, "out_id_layout", answer.out_id_layout, layout_names);
   }
-  if (has_slot(asked, slot::scores, direction::out)) {
+  // Scores are judged as they are emitted; those of msa nobody looks at.
+  if (asked.operation != op::score && has_slot(asked, slot::scores, direction::out)) {
     require_canonical(refused, "score_unit", answer.unit, unit_names);
     require_canonical(refused, "score_own", answer.score_own, fill_names);
     require_canonical(refused, "score_tail", answer.score_tail, fill_names);

@@ -53,7 +53,8 @@ void allocate(const case_spec& c, input_set& set) {
   shape_sizes.b = set.sizes.b;
   for (const slot_rule& rule : slots_of(p.operation)) {
     if (!present(rule, p)) continue;
-    if (rule.where == slot::lse && p.asked.lse == lse_form::none && rule.optional) continue;
+    const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
+    if (is_lse && p.asked.lse == lse_form::none && rule.optional) continue;
     const tensor_desc desc = layout_of(rule, p, shape_sizes, c.options.stride);
     if (rule.dir == direction::out) {
       set.outputs.push_back(allocate_output(rule.where, desc));

@@ -39,6 +39,18 @@ double lost_to_underflow(dtype t, bool truncates) {
 
 }  // namespace
 
+score_branch index_branch_of(const problem& p, const numerics& n) {
+  score_branch b{p, n};
+  b.p.q = p.q_idx;
+  b.p.kv = b.n.v_operand = p.k_idx;
+  b.p.out = b.n.out_store = b.n.p_operand = b.n.pv_acc = b.n.partial_store = fp32;
+  b.p.d = p.di;
+  b.p.splits = 0;
+  b.n.chain_out = 0;
+  if (p.operation == op::score) b.n.chain_row_sum = 0;
+  return b;
+}
+
 double gamma(std::int64_t k, double u) {
   const double ku = static_cast<double>(k) * u;
   return ku >= 0.5 ? std::numeric_limits<double>::infinity() : ku / (1 - ku);

@@ -39,6 +39,14 @@ struct roundoffs {
 // For declarations that broken_declarations accepts; formats that are none count as fp32, so that no call throws.
 roundoffs resolve(const problem& p, const numerics& n);
 
+// The score product of the index branch, as that of attention over q_idx and k_idx: di takes the place of d, and fields
+// that say nothing about it are fp32. For resolve() and the caps.
+struct score_branch {
+  problem p;
+  numerics n;
+};
+score_branch index_branch_of(const problem& p, const numerics& n);
+
 // The default chain of a denominator of n terms: sums of 128, then their sum.
 std::int64_t usual_row_sum(std::int64_t n);
 

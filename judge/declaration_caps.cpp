@@ -139,9 +139,12 @@ bool has_softmax(op o) {
   }
 }
 
+bool has_index_branch_alone(op o) { return o == op::score || o == op::index; }
+
 // Keys that a row may have. Tiles are padded, so a bound of the lengths below one tile does not shorten a chain.
 std::int64_t most_keys(const problem& p) {
-  if (p.operation == op::attend || p.operation == op::msa || p.operation == op::attend_backward)
+  if (p.operation == op::attend || p.operation == op::msa || p.operation == op::index ||
+      p.operation == op::attend_backward)
     return std::int64_t{p.topk} * p.block;
   return p.max_kv_len + 128;
 }
@@ -196,12 +199,19 @@ std::vector<std::string> broken_declarations(const problem& p, const numerics& n
     check_formats(c, p, n);
     check_chains(c, p, n);
   }
+  if (has_index_branch_alone(p.operation)) {
+    const score_branch branch = index_branch_of(p, n);
+    check_formats(c, branch.p, branch.n);
+    check_chains(c, branch.p, branch.n);
+  }
   return std::move(c.broken);
 }
 
-std::vector<std::string> named_declarations(const problem& p, const numerics& n) {
+std::vector<std::string> named_declarations(const problem& given, const numerics& declared) {
+  const auto [p, n] =
+      has_index_branch_alone(given.operation) ? index_branch_of(given, declared) : score_branch{given, declared};
   std::vector<std::string> names;
-  if (!has_softmax(p.operation)) return names;
+  if (!has_softmax(p.operation) && !has_index_branch_alone(p.operation)) return names;
   const roundoffs r = resolve(p, n);
   const bool wide = p.q == fp32;
   const auto beyond_fp32 = [](double u) { return u > u32; };

@@ -55,6 +55,19 @@ std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::spa
   return {taken.begin(), taken.end()};
 }
 
+std::vector<std::size_t> rows_with_hidden_keys(const reference::row_map& map, std::span<const std::int64_t> rows,
+                                               const problem& p) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& place = map[rows[i]];
+    if (place.position >= 0 && place.position + 1 < place.kv_len && (place.position + 1) % p.block != 0)
+      found.push_back(i);
+  }
+  std::ranges::stable_sort(found, {}, [&](std::size_t i) { return map[rows[i]].position % p.block; });
+  if (found.size() > most_perturbed_rows) found.resize(most_perturbed_rows);
+  return found;
+}
+
 detectability weakest_of(std::span<const perturbation> targets, const std::function<effect(perturbation)>& effect_of) {
   detectability d;
   for (const auto fault : targets) {

@@ -27,6 +27,11 @@ inline constexpr double unbounded_effect = 1e9;
 std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::span<const std::int64_t> rows,
                                          const problem& p);
 
+// The same of the rows that see least of their own block, of those whose block has keys behind the row's own: on these a
+// key past the diagonal is likely to be the best of its block.
+std::vector<std::size_t> rows_with_hidden_keys(const reference::row_map& map, std::span<const std::int64_t> rows,
+                                               const problem& p);
+
 struct effect {
   double ratio = 0;      // to the limit
   std::string by_check;  // empty: no check sees anything

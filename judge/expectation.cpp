@@ -3,7 +3,9 @@
 
 #include "core/error.h"
 #include "judge/attend_expectation.h"
+#include "judge/index_expectation.h"
 #include "judge/judge.h"
+#include "judge/score_expectation.h"
 #include "judge/select_expectation.h"
 
 namespace msabench::judge {
@@ -14,6 +16,10 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<attend_expectation>(what, rows);
     case op::select:
       return std::make_unique<select_expectation>(what, rows);
+    case op::score:
+      return std::make_unique<score_expectation>(what, rows);
+    case op::index:
+      return std::make_unique<index_expectation>(what, rows);
     default:
       throw suite_error(fmt::format("no oracle for operator {}", name(what.agreed.operation)));
   }

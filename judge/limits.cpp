@@ -71,12 +71,16 @@ output_limit limit_of_output(const roundoffs& r, const reference::attend_row& ro
 }
 
 lse_limit limit_of_lse(const roundoffs& r, const reference::attend_row& row) {
+  return limit_of_lse(r, lse_gauges{row.n, row.m, row.lse, row.eta_bar});
+}
+
+lse_limit limit_of_lse(const roundoffs& r, const lse_gauges& row) {
   const double rounded_p = r.u_p + static_cast<double>(row.n) * r.omega_p * std::exp(row.m - row.lse);
   return sum_of<5>({{
       {"scores", std::log1p(row.eta_bar)},
       {"row_sum", gamma(r.kappa_l(row.n), u32)},
       {"log", r.c_l},
-      {"fp32", 4 * u32 * fp32_steps(row)},
+      {"fp32", 4 * u32 * (std::abs(row.m) + std::abs(row.lse))},
       {"p_operand", r.lse_from_rounded_p ? rounded_p : 0},
   }});
 }

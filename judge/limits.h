@@ -45,7 +45,14 @@ using carry_limit = limit<4>;
 // H_c of channel c (K1).
 output_limit limit_of_output(const roundoffs& r, const reference::attend_row& row, std::size_t c);
 
+// What the bound of a log-sum-exp is made of; as in reference::attend_row.
+struct lse_gauges {
+  std::int64_t n = 0;
+  double m = 0, lse = 0, eta_bar = 0;
+};
+
 // K2.
+lse_limit limit_of_lse(const roundoffs& r, const lse_gauges& row);
 lse_limit limit_of_lse(const roundoffs& r, const reference::attend_row& row);
 
 // K3: block code and key code, carry. `stored` is the type of the output.

@@ -23,8 +23,6 @@ class select_expectation final : public expectation {
   std::int64_t rows_checked() const override { return static_cast<std::int64_t>(rows_.size()); }
 
  private:
-  check_result check_written(const tensor_view& ids, int launch_index, std::uint64_t poison_seed) const;
-  check_result check_choice(const tensor_view& ids) const;
   void scores_of(std::int64_t row, std::int64_t head, std::vector<double>& scores) const;
 
   subject what_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "judge/detectability.h"
 #include "reference/select.h"
 
 namespace msabench::judge {
@@ -33,7 +34,7 @@ bool is_forced(std::int64_t b, std::int64_t visible, const selection_rules& r) {
   return reference::forced(b, visible - 1, r.local_blocks, r.init_blocks);
 }
 
-selection_fault check_order(std::span<const std::int32_t> chosen, std::span<const double> scores, std::int64_t visible,
+selection_fault check_order(std::span<const std::int32_t> chosen, const score_intervals& scores, std::int64_t visible,
                             const selection_rules& rules, double slack) {
   if (rules.order == id_order::ascending) {
     const auto at = std::ranges::adjacent_find(chosen, std::greater<>{});
@@ -50,9 +51,9 @@ selection_fault check_order(std::span<const std::int32_t> chosen, std::span<cons
     for (const auto b : chosen)
       if (!is_forced(b, visible, rules)) ranked.push_back(b);
     for (std::size_t i = 1; i < ranked.size(); ++i) {
-      const double before = rank_of(scores[static_cast<std::size_t>(ranked[i - 1])]);
-      const double after = rank_of(scores[static_cast<std::size_t>(ranked[i])]);
-      if (after - slack > before + slack)
+      const auto first = static_cast<std::size_t>(ranked[i - 1]), second = static_cast<std::size_t>(ranked[i]);
+      const double before = rank_of(scores.value[first]), after = rank_of(scores.value[second]);
+      if (rank_of(scores.lo[second]) - slack > rank_of(scores.hi[first]) + slack)
         return structural(
             fmt::format("block {} (score {:.9g}) stands before block {} (score {:.9g}): ids are not by score",
                         ranked[i - 1], before, ranked[i], after),
@@ -75,16 +76,21 @@ double slack_of(std::span<const double> scores, std::int64_t visible, const sele
   return high > low ? 1.5 * rules.rank_step * (high - low) : 0;
 }
 
-selection_fault wrong_pair(selection_fault::kind what, std::int64_t chosen, double chosen_score, std::int64_t left_out,
-                           double left_out_score, double slack) {
+selection_fault wrong_pair(selection_fault::kind what, const score_intervals& scores, std::int64_t chosen,
+                           std::int64_t left_out, double slack) {
+  const auto in = static_cast<std::size_t>(chosen), out = static_cast<std::size_t>(left_out);
+  const double chosen_score = rank_of(scores.value[in]), left_out_score = rank_of(scores.value[out]);
   selection_fault f;
   f.what = what;
   f.chosen = chosen;
   f.left_out = left_out;
   f.chosen_score = chosen_score;
   f.left_out_score = left_out_score;
-  f.excess = (left_out_score - slack) - (chosen_score + slack);
+  f.excess = (rank_of(scores.lo[out]) - slack) - (rank_of(scores.hi[in]) + slack);
   f.resolution = 2 * slack;
+  // Of equal ends, infinite ones among them, the difference is nothing.
+  if (rank_of(scores.hi[in]) != chosen_score) f.resolution += rank_of(scores.hi[in]) - chosen_score;
+  if (rank_of(scores.lo[out]) != left_out_score) f.resolution += left_out_score - rank_of(scores.lo[out]);
   f.text = what == selection_fault::kind::tie
                ? fmt::format(
                      "block {} chosen, block {} with the same score {:.9g} left out, though the lower id is promised",
@@ -123,34 +129,47 @@ selection_fault check_id_structure(std::span<const std::int32_t> ids, std::int64
 
 selection_fault check_selection(std::span<const std::int32_t> ids, std::span<const double> scores, std::int64_t visible,
                                 const selection_rules& rules) {
+  return check_selection(ids, score_intervals{scores, scores, scores}, visible, rules);
+}
+
+selection_fault check_selection(std::span<const std::int32_t> ids, const score_intervals& scores, std::int64_t visible,
+                                const selection_rules& rules) {
   if (auto f = check_id_structure(ids, visible, rules)) return f;
   const auto chosen = chosen_part(ids);
-  const double slack = slack_of(scores, visible, rules);
+  const double slack = slack_of(scores.value, visible, rules);
   if (auto f = check_order(chosen, scores, visible, rules, slack)) return f;
 
   std::vector<bool> in_set(static_cast<std::size_t>(visible));
   for (const auto id : chosen) in_set[static_cast<std::size_t>(id)] = true;
-  // The lowest chosen and the highest left-out score; of equal ones the highest and the lowest id.
-  std::int64_t worst_in = -1, best_out = -1;
-  double lowest = infinity, highest = -infinity;
+  // Of the chosen the one that can't be high, of the others the one that can't be low; and by value, of equal ones the
+  // highest chosen and the lowest other id.
+  std::int64_t worst_in = -1, best_out = -1, lowest_in = -1, highest_out = -1;
+  const auto at = [](std::span<const double> list, std::int64_t b) {
+    return rank_of(list[static_cast<std::size_t>(b)]);
+  };
   for (std::int64_t b = 0; b < visible; ++b) {
-    const double s = rank_of(scores[static_cast<std::size_t>(b)]);
     if (!in_set[static_cast<std::size_t>(b)]) {
-      if (best_out < 0 || s > highest) {
-        best_out = b;
-        highest = s;
-      }
-    } else if (!is_forced(b, visible, rules) && (worst_in < 0 || s <= lowest)) {
-      worst_in = b;
-      lowest = s;
+      if (best_out < 0 || at(scores.lo, b) > at(scores.lo, best_out)) best_out = b;
+      if (highest_out < 0 || at(scores.value, b) > at(scores.value, highest_out)) highest_out = b;
+    } else if (!is_forced(b, visible, rules)) {
+      if (worst_in < 0 || at(scores.hi, b) <= at(scores.hi, worst_in)) worst_in = b;
+      if (lowest_in < 0 || at(scores.value, b) <= at(scores.value, lowest_in)) lowest_in = b;
     }
   }
   if (worst_in < 0 || best_out < 0) return {};
-  if (highest - slack > lowest + slack)
-    return wrong_pair(selection_fault::kind::worse_chosen, worst_in, lowest, best_out, highest, slack);
-  if (rules.ties_low_id && rules.rank_step == 0 && lowest == highest && best_out < worst_in)
-    return wrong_pair(selection_fault::kind::tie, worst_in, lowest, best_out, highest, slack);
+  if (at(scores.lo, best_out) - slack > at(scores.hi, worst_in) + slack)
+    return wrong_pair(selection_fault::kind::worse_chosen, scores, worst_in, best_out, slack);
+  if (rules.ties_low_id && rules.rank_step == 0 && at(scores.value, lowest_in) == at(scores.value, highest_out) &&
+      highest_out < lowest_in)
+    return wrong_pair(selection_fault::kind::tie, scores, lowest_in, highest_out, slack);
   return {};
+}
+
+double effect_of(const selection_fault& f) {
+  if (!f) return 0;
+  if (f.what != selection_fault::kind::worse_chosen || f.resolution == 0) return unbounded_effect;
+  const double effect = (f.excess + f.resolution) / f.resolution;
+  return std::isfinite(effect) ? effect : unbounded_effect;
 }
 
 }  // namespace msabench::judge

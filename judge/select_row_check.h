@@ -39,4 +39,15 @@ selection_fault check_id_structure(std::span<const std::int32_t> ids, std::int64
 selection_fault check_selection(std::span<const std::int32_t> ids, std::span<const double> scores, std::int64_t visible,
                                 const selection_rules& rules);
 
+// Where an implementation computes the scores itself: each may lie anywhere in [lo, hi], about `value`. Equal values are
+// a tie under ties_low_id, so that is for scores that are equal in its own arithmetic.
+struct score_intervals {
+  std::span<const double> value, lo, hi;  // of the visible blocks
+};
+selection_fault check_selection(std::span<const std::int32_t> ids, const score_intervals& scores, std::int64_t visible,
+                                const selection_rules& rules);
+
+// A violation as a multiple of what an honest ranking may confuse; huge for what has no measure, 0 for none.
+double effect_of(const selection_fault& f);
+
 }  // namespace msabench::judge

@@ -18,6 +18,10 @@ std::vector<std::string> value_scan::axes_of(slot where) {
       return {"row", "head", "channel"};
     case slot::lse:
       return {"row", "head"};
+    case slot::scores:
+      return {"index head", "row", "block"};
+    case slot::lse_idx:
+      return {"row", "index head"};
     case slot::ids:
       return {"row", "index head", "slot"};
     default:
@@ -28,13 +32,30 @@ std::vector<std::string> value_scan::axes_of(slot where) {
 void value_scan::note(finding& f, const span& s, std::int64_t i, double got, double want) {
   if (f.count++ > 0) return;
   f.first = {s.where, s.index, axes_of(s.where), got, want};
-  if (s.index.size() < f.first.axes.size()) f.first.index.push_back(i);
+  if (s.index.size() < f.first.axes.size())
+    f.first.index.push_back(i);
+  else
+    f.first.index.back() += i;
 }
 
 void value_scan::expect_finite(const span& s) {
   buffer_.resize(static_cast<std::size_t>(s.count));
   widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
   if (!std::ranges::all_of(buffer_, [](double x) { return std::isfinite(x); })) inspect(s, false, 0);
+}
+
+void value_scan::expect_written(const span& s, bool nan_is_a_value) {
+  buffer_.resize(static_cast<std::size_t>(s.count));
+  widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
+  for (std::int64_t i = 0; i < s.count; ++i) {
+    const double got = buffer_[static_cast<std::size_t>(i)];
+    // Poison is NaN in every format.
+    if (!std::isnan(got)) continue;
+    if (is_poison(*s.view, s.offset + i, launch_, seed_))
+      note(unwritten_, s, i, got, got);
+    else if (!nan_is_a_value)
+      note(nonfinite_, s, i, got, got);
+  }
 }
 
 void value_scan::expect_exactly(const span& s, double value) {
@@ -72,7 +93,7 @@ check_result value_scan::result() const {
   else if (nonfinite_.count > 0)
     report(nonfinite_, fail_kind::nonfinite, "not finite");
   else if (inexact_.count > 0)
-    report(inexact_, fail_kind::numeric, "of empty rows not exactly 0 and -inf");
+    report(inexact_, fail_kind::numeric, exact_);
   else
     c.passed = true;
   return c;

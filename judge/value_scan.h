@@ -15,10 +15,12 @@ namespace msabench::judge {
 class value_scan {
  public:
   // `launch` and `poison_seed`: which poison an unwritten element still holds.
-  value_scan(int launch, std::uint64_t poison_seed) : launch_(launch), seed_(poison_seed) {}
+  // `exact`: what an element is that had to be an exact value and is not.
+  value_scan(int launch, std::uint64_t poison_seed, std::string exact = "of empty rows not exactly 0 and -inf")
+      : launch_(launch), seed_(poison_seed), exact_(std::move(exact)) {}
 
   // One row of an output: `count` elements from element `offset` of the view. `index` and `axes` name its first element
-  // in reports; the last axis, if `count` > 1, counts the elements.
+  // in reports; the last axis counts the elements, from 0 or from where `index` has it.
   struct span {
     slot where;
     const tensor_view* view;
@@ -26,6 +28,8 @@ class value_scan {
     std::vector<std::int64_t> index;
   };
   void expect_finite(const span& s);
+  // Written, and not NaN unless that is a value here.
+  void expect_written(const span& s, bool nan_is_a_value);
   void expect_exactly(const span& s, double value);
 
   // Reports damage of the gravest kind: unwritten, then not finite, then not the exact value.
@@ -43,6 +47,7 @@ class value_scan {
 
   int launch_;
   std::uint64_t seed_;
+  std::string exact_;
   std::vector<double> buffer_;
   finding unwritten_, nonfinite_, inexact_;
 };

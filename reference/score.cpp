@@ -38,14 +38,24 @@ struct block_maxima {
     hi = std::max(hi, s + delta);
   }
 
-  void write(const interval_model& model, score_row& to, std::int64_t block) const {
-    const auto b = static_cast<std::size_t>(block);
+  block_score result(const interval_model& model) const {
     const bool poisoned = nan_key >= 0, propagated = poisoned && model.propagate_nan;
     const double unit = std::abs(model.unit);
-    to.value[b] = propagated ? std::numeric_limits<double>::quiet_NaN() : value;
-    to.key[b] = propagated ? nan_key : key;
-    to.hi[b] = propagated ? -inf : unit * hi > model.largest ? inf : hi;
-    to.lo[b] = poisoned || unit * lo < -model.largest ? -inf : lo;
+    return {propagated ? std::numeric_limits<double>::quiet_NaN() : value,
+            poisoned || unit * lo < -model.largest ? -inf : lo,
+            propagated                  ? -inf
+            : unit * hi > model.largest ? inf
+                                        : hi,
+            propagated ? nan_key : key};
+  }
+
+  void write(const interval_model& model, score_row& to, std::int64_t block) const {
+    const auto b = static_cast<std::size_t>(block);
+    const block_score r = result(model);
+    to.value[b] = r.value;
+    to.lo[b] = r.lo;
+    to.hi[b] = r.hi;
+    to.key[b] = r.key;
   }
 };
 
@@ -126,6 +136,27 @@ std::vector<score_row> score(const score_inputs& in, std::span<const std::int64_
     score_stretch(index, places[out[0].row], in.p, at, model, out, s);
   });
   return results;
+}
+
+block_score score_block(const score_inputs& in, std::int64_t row, std::int64_t head, std::int64_t block,
+                        const interval_model& model) {
+  const index_keys index(in);
+  const row_place place = place_of(in.cu_seqlens_q, in.kv_lens, row);
+  scratch s;
+  const std::int64_t end = std::min((block + 1) * in.p.block, visible_keys(place));
+  for (std::int64_t key = block * in.p.block; key < end; ++key) s.keys.push_back(key);
+  index.load_queries(row, head, 1, s);
+  block_maxima best;
+  const auto n = static_cast<std::int64_t>(s.keys.size());
+  for (std::int64_t first = 0; first < n; first += tile_keys) {
+    const std::int64_t count = std::min(tile_keys, n - first);
+    index.score(place.sequence, s.keys, first, count, s);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto at = static_cast<std::size_t>(j);
+      best.add(model, s.keys[static_cast<std::size_t>(first + j)], s.score[at], s.magnitude[at]);
+    }
+  }
+  return best.result(model);
 }
 
 }  // namespace msabench::reference

@@ -49,4 +49,12 @@ struct score_row {
 // and rows not below T.
 std::vector<score_row> score(const score_inputs& in, std::span<const std::int64_t> rows, const interval_model& model);
 
+// One block that the row sees at least one key of, as the elements of its score_row.
+struct block_score {
+  double value = 0, lo = 0, hi = 0;
+  std::int64_t key = -1;
+};
+block_score score_block(const score_inputs& in, std::int64_t row, std::int64_t head, std::int64_t block,
+                        const interval_model& model);
+
 }  // namespace msabench::reference

@@ -116,6 +116,14 @@ class Profiles(ProgramTest):
                     self.assertEqual(seen["verdict"], "pass", seen["reason"])
                     self.assertTrue(all(k["observed"] and k["passed"] for k in seen["checks"]), seen["checks"])
 
+    def test_other_forms_of_scores_pass(self):
+        for name, case in [("emits_raw_scores", "score/m3.tp4/rag.draft/bf16.contig/random/s0"),
+                           ("emits_raw_scores", "score/m3.tp4/rag.holes/bf16.paged/index_code/s0"),
+                           ("emits_nan_scores", "score/m3.tp4/q4.n2K/bf16.paged/special.nan/s0")]:
+            with self.subTest(name=name, case=case):
+                seen = self.report("repro", case, "--impl", plugin(name), code=0)["cases"][0]
+                self.assertEqual(seen["verdict"], "pass", seen["reason"])
+
     def test_a_form_that_is_not_so_fails(self):
         seen = self.report("repro", QUICK, "--impl", plugin("claims_base2_lse"), code=1)["cases"][0]
         self.assertEqual(seen["verdict"], "fail", seen["reason"])
@@ -155,6 +163,34 @@ class PlantedFaults(ProgramTest):
         failed = self.failing("swap_block", "select")
         self.assertTrue(all("K5" in c["reason"] for c in failed))
         self.assertTrue(any("block" in c["reason"] for c in failed))
+
+    def test_faults_of_the_index_branch(self):
+        """Each by the check that is due; where a key explains the score, it is named."""
+        for name, operator, cases, check, words in [
+            ("drop_key", "score", "*rag.draft*", "K1", ["key", "left out"]),
+            ("mask_off_by_one", "score", "*rag.draft*", "K1", ["past the row's position"]),
+            ("mask_after_max", "score", "*rag.draft*", "K1", ["past the row's position"]),
+            ("wrong_index_head", "score", "*rag.draft*", "K1", []),
+            ("wrong_index_head", "index", "*rag.three/fp32*", "K5", ["chosen"]),
+            ("relu_scores", "score", "*negative*", "K1", ["a negative score emitted as 0"]),
+            ("relu_scores", "index", "*negative*", "K5", ["chosen"]),
+            ("unscaled_scores", "score", "*rag.draft*", "K1", ["index_scale left out"]),
+            ("short_scores", "score", "*rag.draft*", "K1", []),
+            ("swapped_index_pages", "score", "*rag.draft*", "K1", []),
+            ("swapped_index_pages", "index", "*rag.three*", "K5", ["chosen"]),
+            ("nan_wins", "score", "*special.nan*", "K1", []),
+            ("nan_wins", "index", "*special.nan*", "K5", ["chosen"]),
+            ("clamped_scores", "score", "*special.inf*", "K1", []),
+            ("swap_block", "index", "*rag.three*", "K5", ["chosen"]),
+            ("ties_high", "index", "*index_code.ties*", "K5", ["lower id is promised"]),
+        ]:
+            with self.subTest(name=name, operator=operator):
+                report = self.report("check", "--impl", plugin(name), "--op", operator, "--level", "core",
+                                     "--filter", cases, code=1)
+                reasons = [c["reason"] for c in report["cases"] if c["verdict"] == "fail"]
+                self.assertTrue(any(r.startswith(check) for r in reasons), reasons)
+                for word in words:
+                    self.assertTrue(any(word in r for r in reasons), (word, reasons))
 
     def test_mask_off_by_one(self):
         self.failing("mask_off_by_one", "attend")

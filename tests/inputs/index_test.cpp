@@ -88,5 +88,93 @@ TEST(IndexBranch, UnusedEntriesOfTheTableAreHuge) {
   EXPECT_FALSE(pages.contains(0));
 }
 
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+// In every block that a row sees whole exactly one key answers to the row's direction, where a block has as many keys as
+// directions; all others score 0, and over rows and heads each offset has its turn.
+TEST(IndexCode, NamesOneKeyOfEachBlockAndGoesThroughTheOffsets) {
+  for (const char* name : {"score/m3/q8.n2K/bf16.paged/index_code/s0", "index/m3.tp2/q40.n1K/fp16.contig/index_code/s1",
+                           "index/h8x2.d64.b64.k4.l1.i0/q9.n1K.x3/fp32.paged/index_code.ties/s0"}) {
+    SCOPED_TRACE(name);
+    const made_case m(name);
+    std::set<std::int64_t> offsets;
+    for (std::int64_t row = 0; row < std::ssize(m.rows()); ++row)
+      for (std::int64_t h = 0; h < m.p.hi; ++h) {
+        const auto place = m.rows()[static_cast<std::size_t>(row)];
+        const auto q = query_of(m, row, h);
+        for (std::int64_t block = 0; (block + 1) * m.p.block <= place.position + 1; ++block) {
+          std::int64_t answering = 0;
+          for (std::int64_t o = 0; o < m.p.block; ++o) {
+            const double s = dot(q, key_of(m, place.sequence, block * m.p.block + o));
+            if (s == 0) continue;
+            ++answering;
+            offsets.insert(o);
+            ASSERT_GE(s, m.p.di);
+          }
+          ASSERT_EQ(answering, 1);
+        }
+      }
+    EXPECT_EQ(std::ssize(offsets), m.p.block);
+  }
+}
+
+TEST(IndexCode, HasTiesOnlyWhereItSaysSo) {
+  const auto distinct = [](const char* name) {
+    const made_case m(name);
+    std::set<double> magnitudes;
+    for (std::int64_t key = 0; key < m.kv_len(0); ++key) magnitudes.insert(std::abs(key_of(m, 0, key)[0]));
+    return magnitudes.size();
+  };
+  EXPECT_EQ(distinct("score/m3.tp4/q1.n8K/bf16.paged/index_code.ties/s0"), 4u);
+  EXPECT_GT(distinct("score/m3.tp4/q1.n8K/bf16.paged/index_code/s0"), 400u);
+}
+
+// Channels past the last power of two are unused.
+TEST(IndexCode, TakesAnyWidth) {
+  const made_case m("score/h2x1.d64.di24.b16.k4.l1.i0/q3.n200/bf16.contig/index_code/s0");
+  for (std::int64_t key = 0; key < 200; ++key) {
+    const auto k = key_of(m, 0, key);
+    for (std::size_t c = 0; c < 24; ++c) ASSERT_EQ(k[c] == 0, c >= 16);
+  }
+}
+
+TEST(Negative, ScoresAreAllBelowZero) {
+  for (const char* name :
+       {"score/m3/q2.n2K/bf16.paged/negative/s0", "score/h2x1.d64.di24.b16.k4.l1.i0/q3.n900/fp16.contig/negative/s0",
+        "index/h2x1.d64.di300.b16.k4.l1.i0/q3.n900/fp32.contig/negative/s0"}) {
+    const made_case m(name);
+    for (std::int64_t row = 0; row < std::ssize(m.rows()); ++row)
+      for (std::int64_t h = 0; h < m.p.hi; ++h)
+        for (std::int64_t key = 0; key < m.kv_len(0); ++key)
+          ASSERT_LT(dot(query_of(m, row, h), key_of(m, 0, key)), 0) << name;
+  }
+}
+
+TEST(Special, BlocksHaveNoOneAllOrAllButOneSuchKey) {
+  for (const char* name :
+       {"score/m3.tp2/q2.n2K/bf16.paged/special.nan/s0", "score/m3.tp2/q2.n2K/bf16.contig/special.inf/s0"}) {
+    const made_case m(name);
+    const bool inf = m.c.variant == "inf";
+    for (std::int64_t block = 0; block < 15; ++block) {
+      std::int64_t odd = 0;
+      for (std::int64_t o = 0; o < m.p.block; ++o) {
+        const double s = dot(query_of(m, 0, 1), key_of(m, 0, block * m.p.block + o));
+        ASSERT_FALSE(inf && std::isnan(s));
+        // Head 1 asks with -1.
+        if (std::isinf(s)) {
+          ASSERT_EQ(s < 0, block / 4 % 2 == 0);
+        }
+        odd += std::isfinite(s) ? 0 : 1;
+      }
+      const std::int64_t wanted[] = {0, 1, m.p.block, m.p.block - 1};
+      EXPECT_EQ(odd, wanted[block % 4]) << name << " block " << block;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace msabench

@@ -13,7 +13,11 @@ msabench_plugin original{}, table{};
 const msabench_plugin& exact() { return original; }
 
 msabench_plugin* copy_of_naive(const msabench_host* host, const char* name) {
-  const msabench_plugin* own = naive::plugin(host, name, "naive with a fault, for tests", naive::exact_stages);
+  return copy_of(host, name, naive::exact_stages);
+}
+
+msabench_plugin* copy_of(const msabench_host* host, const char* name, const naive::stages& stages) {
+  const msabench_plugin* own = naive::plugin(host, name, "naive with a fault, for tests", stages);
   if (own == nullptr) return nullptr;
   original = table = *own;
   return &table;
@@ -24,8 +28,9 @@ const msabench_tensor* tensor_at(const msabench_args* args, msabench_slot slot) 
 }
 
 const msabench_tensor& output_of(const msabench_args* args) {
-  const msabench_tensor* out = tensor_at(args, MSABENCH_OUT);
-  return out != nullptr ? *out : *tensor_at(args, MSABENCH_IDS);
+  for (const msabench_slot slot : {MSABENCH_OUT, MSABENCH_IDS})
+    if (const msabench_tensor* output = tensor_at(args, slot)) return *output;
+  return *tensor_at(args, MSABENCH_SCORES);
 }
 
 std::size_t extent_bytes(const msabench_tensor& tensor) {

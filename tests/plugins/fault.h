@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/naive/stages.h"
+
 namespace msabench::faults {
 
 /// The naive plugin's own functions. Valid once copy_of_naive has been called.
@@ -15,6 +17,9 @@ const msabench_plugin& exact();
 
 /// A copy of naive's table under another name, to be changed; it lives as long as the shared object.
 msabench_plugin* copy_of_naive(const msabench_host* host, const char* name);
+
+/// The same over other stages, which outlive the process.
+msabench_plugin* copy_of(const msabench_host* host, const char* name, const naive::stages& stages);
 
 /// A fault that changes one entry of the table.
 template <class Change>
@@ -27,7 +32,7 @@ const msabench_plugin* changed(const msabench_host* host, const char* name, Chan
 /// nullptr = absent
 const msabench_tensor* tensor_at(const msabench_args* args, msabench_slot slot);
 
-/// out of attend, ids of select.
+/// out of attend, ids of select and index, scores of score.
 const msabench_tensor& output_of(const msabench_args* args);
 
 /// From the first to behind the last element, strides counted; 0 if there is none.

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_index.h"
 #include "tests/kernels/small_select.h"
 
 using namespace msabench::plugin_test;
@@ -42,6 +43,36 @@ TEST(faults, attend_results_are_wrong) {
     small_select untouched({});
     EXPECT_EQ(verdict(name, untouched), "none") << name;
   }
+}
+
+TEST(faults, index_branch_results_are_wrong) {
+  for (const char* name : {"drop_key", "mask_off_by_one", "mask_after_max", "wrong_index_head", "relu_scores",
+                           "unscaled_scores", "short_scores", "swapped_index_pages"}) {
+    small_index score(MSABENCH_OP_SCORE, {.page_size = 8, .sequences = {{4, 75}, {2, 129}}});
+    const std::string found = verdict(name, score);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+    small_select untouched({});
+    EXPECT_EQ(verdict(name, untouched), "none") << name;
+  }
+  for (const char* name : {"swap_block", "wrong_index_head"}) {
+    small_index index(MSABENCH_OP_INDEX, {});
+    EXPECT_EQ(verdict(name, index).rfind("row ", 0), 0u) << name;
+  }
+}
+
+TEST(faults, of_special_index_keys) {
+  for (const char* name : {"nan_wins", "clamped_scores"}) {
+    small_index score(MSABENCH_OP_SCORE, {.heads = 1, .sequences = {{1, 40}}});
+    EXPECT_EQ(verdict(name, score), "none") << name;
+    score.set_key(0, 20, 5, name[0] == 'n' ? std::nan("") : INFINITY);
+    score.q_idx.set({0, 0, 5}, 1);
+    EXPECT_NE(verdict(name, score), "none") << name;
+  }
+  small_index equal(MSABENCH_OP_INDEX, {.heads = 1, .sequences = {{1, 64}}});
+  EXPECT_EQ(verdict("ties_high", equal), "none");
+  for (std::int64_t j = 0; j < 64; ++j)
+    for (std::int64_t c = 0; c < equal.shape.di; ++c) equal.set_key(0, j, c, 0.5);
+  EXPECT_EQ(verdict("ties_high", equal), "row 0 head 0: other ids than expected");
 }
 
 TEST(faults, a_dropped_key_shows_in_rows_with_one_key) {

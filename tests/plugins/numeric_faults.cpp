@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong results, each by one replaced stage of the naive kernels.
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <limits>
+#include <vector>
 
 #include "kernels/common/lengths.h"
 #include "kernels/naive/glue.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
+#include "tests/plugins/fault.h"
 
 namespace msabench::faults {
 namespace {
@@ -70,13 +74,74 @@ void merge_the_middle_block_twice(const weighted_sum& block, std::int32_t slot, 
   if (slot == slots / 2) exact_stages.merge(block, slot, slots, d, row);
 }
 
+std::int32_t next_index_head(std::int32_t kv_head, std::int32_t kv_heads) { return (kv_head + 1) % kv_heads; }
+
+/// The mask comes after the maximum: keys of the future that exist count.
+std::int32_t all_keys_of_the_block(const row_place& place, std::int64_t block, std::int32_t block_size) {
+  const bool visible = block * block_size <= place.position;
+  return visible ? static_cast<std::int32_t>(std::min<std::int64_t>(place.length - block * block_size, block_size)) : 0;
+}
+
+float maximum_with_relu(const float* query, float scale, const tile& keys, float* scores) {
+  const float maximum = exact_stages.block_maximum(query, scale, keys, scores);
+  return keys.count > 0 ? std::max(maximum, 0.0f) : maximum;
+}
+
+float maximum_without_scale(const float* query, float, const tile& keys, float* scores) {
+  return exact_stages.block_maximum(query, 1, keys, scores);
+}
+
+float maximum_where_nan_wins(const float* query, float scale, const tile& keys, float* scores) {
+  const float maximum = exact_stages.block_maximum(query, scale, keys, scores);
+  const bool any = std::any_of(scores, scores + keys.count, [](float s) { return s != s; });
+  return any ? std::numeric_limits<float>::infinity() : maximum;
+}
+
+float maximum_below_a_sentinel(const float* query, float scale, const tile& keys, float* scores) {
+  return std::min(exact_stages.block_maximum(query, scale, keys, scores), 1e30f);
+}
+
+float to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return value != value ? value : std::bit_cast<float>((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+}
+
+float maximum_of_short_sums(const float* query, float scale, const tile& keys, float* scores) {
+  float maximum = no_score;
+  for (std::int32_t i = 0; i < keys.count; ++i) {
+    float sum = 0;
+    for (std::int32_t c = 0; c < keys.d; ++c)
+      sum = to_bf16(sum + query[c] * keys.rows[static_cast<std::int64_t>(i) * keys.d + c]);
+    scores[i] = sum * scale;
+    if (scores[i] > maximum) maximum = scores[i];
+  }
+  return maximum;
+}
+
+void select_the_higher_of_equals(const selection_rule& rule, const row_place& place, const float* scores,
+                                 std::int32_t* candidates, std::int32_t* ids) {
+  exact_stages.select_row(rule, place, scores, candidates, ids);
+  const std::int64_t visible = visible_blocks(place, rule.block);
+  if (visible <= rule.topk) return;
+  // One of the chosen for the last block with its score that was not.
+  for (std::int32_t slot = 0; slot < rule.topk; ++slot)
+    for (std::int64_t b = visible - 1; b > ids[slot]; --b)
+      if (!is_forced(rule, visible, ids[slot]) && rank_score(scores[b]) == rank_score(scores[ids[slot]]) &&
+          std::find(ids, ids + rule.topk, b) == ids + rule.topk) {
+        ids[slot] = static_cast<std::int32_t>(b);
+        std::sort(ids, ids + rule.topk);
+        return;
+      }
+}
+
 std::int32_t query_head_by_modulo(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t) {
   return member * kv_heads + kv_head;
 }
 
 }  // namespace
 
-/// attend: of every row's fourth block (the last one if it has fewer) key 37 (the last one if it sees fewer).
+/// attend: of every row's fourth block (the last one if it has fewer) key 37 (the last one if it sees fewer). score and
+/// index: the same of every block.
 const msabench_plugin* drop_key(const msabench_host* host) {
   return with_stages(host, "drop_key", [](stages s) {
     s.block_maximum = maximum_without_a_key;
@@ -84,7 +149,7 @@ const msabench_plugin* drop_key(const msabench_host* host) {
   });
 }
 
-/// select: the worst block that was chosen for its score gives way to the best one that was not.
+/// select and index: the worst block that was chosen for its score gives way to the best one that was not.
 const msabench_plugin* swap_block(const msabench_host* host) {
   return with_stages(host, "swap_block", [](stages s) {
     s.select_row = select_the_next_best;
@@ -100,7 +165,7 @@ const msabench_plugin* attend_swap_block(const msabench_host* host) {
   });
 }
 
-/// attend: a row sees the key after its own position, where its block and the sequence have one.
+/// attend, score and index: a row sees the key after its own position, where its block and the sequence have one.
 const msabench_plugin* mask_off_by_one(const msabench_host* host) {
   return with_stages(host, "mask_off_by_one", [](stages s) {
     s.visible_keys = visible_keys_and_the_next;
@@ -121,6 +186,100 @@ const msabench_plugin* wrong_kv_head(const msabench_host* host) {
   return with_stages(host, "wrong_kv_head", [](stages s) {
     s.query_head = query_head_by_modulo;
     return s;
+  });
+}
+
+/// score and index: blocks of KV head h are scored by the query of index head h + 1.
+const msabench_plugin* wrong_index_head(const msabench_host* host) {
+  return with_stages(host, "wrong_index_head", [](stages s) {
+    s.index_head = next_index_head;
+    return s;
+  });
+}
+
+/// score and index: the own block is scored by its future keys too.
+const msabench_plugin* mask_after_max(const msabench_host* host) {
+  return with_stages(host, "mask_after_max", [](stages s) {
+    s.visible_keys = all_keys_of_the_block;
+    return s;
+  });
+}
+
+/// score and index: no score is negative.
+const msabench_plugin* relu_scores(const msabench_host* host) {
+  return with_stages(host, "relu_scores", [](stages s) {
+    s.block_maximum = maximum_with_relu;
+    return s;
+  });
+}
+
+/// score: index_scale is left out.
+const msabench_plugin* unscaled_scores(const msabench_host* host) {
+  return with_stages(host, "unscaled_scores", [](stages s) {
+    s.block_maximum = maximum_without_scale;
+    return s;
+  });
+}
+
+/// score and index: a NaN key makes its block the best.
+const msabench_plugin* nan_wins(const msabench_host* host) {
+  return with_stages(host, "nan_wins", [](stages s) {
+    s.block_maximum = maximum_where_nan_wins;
+    return s;
+  });
+}
+
+/// score and index: no score is above 1e30.
+const msabench_plugin* clamped_scores(const msabench_host* host) {
+  return with_stages(host, "clamped_scores", [](stages s) {
+    s.block_maximum = maximum_below_a_sentinel;
+    return s;
+  });
+}
+
+/// score: products are added up in bf16.
+const msabench_plugin* short_scores(const msabench_host* host) {
+  return with_stages(host, "short_scores", [](stages s) {
+    s.block_maximum = maximum_of_short_sums;
+    return s;
+  });
+}
+
+/// select and index: of blocks with equal scores the higher id is taken.
+const msabench_plugin* ties_high(const msabench_host* host) {
+  return with_stages(host, "ties_high", [](stages s) {
+    s.select_row = select_the_higher_of_equals;
+    return s;
+  });
+}
+
+/// score and index: of every sequence the first two pages of the index cache are exchanged.
+const msabench_plugin* swapped_index_pages(const msabench_host* host) {
+  return changed(host, "swapped_index_pages", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      const msabench_tensor* given = tensor_at(args, MSABENCH_BLOCK_TABLE_IDX);
+      if (given == nullptr || given->shape[0] == 0 || given->shape[1] < 2)
+        return exact().run(plan, args, workspace, stream);
+      // Memory that the second launch finds ready (rule R3).
+      static thread_local std::vector<std::int32_t> entries;
+      const auto* first = static_cast<const std::int32_t*>(given->data);
+      entries.assign(first, first + extent_bytes(*given) / sizeof *first);
+      const auto* lens = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_KV_LENS)->data);
+      const std::int64_t page_size = tensor_at(args, MSABENCH_K_IDX)->shape[1];
+      for (std::int64_t b = 0; b < given->shape[0]; ++b)
+        if (lens[b] > page_size)
+          std::swap(entries[static_cast<std::size_t>(b * given->strides[0])],
+                    entries[static_cast<std::size_t>(b * given->strides[0] + 1)]);
+      msabench_tensor swapped = *given;
+      swapped.data = entries.data();
+      std::array<const msabench_tensor*, MSABENCH_SLOT_COUNT_1_0> slots{};
+      for (std::uint32_t i = 0; i < slots.size() && i < args->slot_count; ++i) slots[i] = args->slot[i];
+      slots[MSABENCH_BLOCK_TABLE_IDX] = &swapped;
+      msabench_args own = *args;
+      own.slot = slots.data();
+      own.slot_count = MSABENCH_SLOT_COUNT_1_0;
+      return exact().run(plan, &own, workspace, stream);
+    };
   });
 }
 

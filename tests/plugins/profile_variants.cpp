@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/naive/stages.h"
 #include "tests/plugins/fault.h"
 
 namespace msabench::faults {
@@ -14,6 +15,9 @@ msabench_status plan_as_naive(const msabench_problem* problem, msabench_plan** p
   msabench_problem own = *problem;
   own.profile.lse = MSABENCH_LSE_NATURAL;
   own.profile.empty_row = MSABENCH_EMPTY_ZERO;
+  own.profile.score_unit = MSABENCH_SCORE_SCALED;
+  own.profile.score_own = own.profile.score_tail = MSABENCH_SCORE_VALUE;
+  own.profile.nan_score = MSABENCH_NAN_IGNORE;
   return exact().plan(&own, plan);
 }
 
@@ -37,6 +41,24 @@ void for_each_lse(const msabench_args* args, Visit visit) {
 std::vector<float>& kept_lse() {
   static thread_local std::vector<float> kept;
   return kept;
+}
+
+/// Of the last plan: a worker has one problem at a time.
+std::int32_t& block_of_plan() {
+  static std::int32_t block = 1;
+  return block;
+}
+double& scale_of_plan() {
+  static double scale = 1;
+  return scale;
+}
+
+std::int64_t position_of(const msabench_args* args, std::int64_t row) {
+  const auto* cu = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_Q)->data);
+  const auto* lens = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_KV_LENS)->data);
+  std::int64_t b = 0;
+  while (cu[b + 1] <= row) ++b;
+  return lens[b] - (cu[b + 1] - row);
 }
 
 msabench_status query_base2(const msabench_problem* problem, msabench_capability* out) {
@@ -121,6 +143,57 @@ const msabench_plugin* leaves_empty_rows(const msabench_host* host) {
       return status;
     };
   });
+}
+
+/// Block scores as bare dot products, a sentinel in the own block and nothing behind it, and says so.
+const msabench_plugin* emits_raw_scores(const msabench_host* host) {
+  return changed(host, "emits_raw_scores", [](msabench_plugin& table) {
+    table.query = [](const msabench_problem* problem, msabench_capability* out) {
+      return answered(problem, out, [](msabench_profile& profile) {
+        profile.score_unit = MSABENCH_SCORE_RAW;
+        profile.score_own = MSABENCH_SCORE_SENTINEL;
+        profile.score_tail = MSABENCH_SCORE_UNWRITTEN;
+      });
+    };
+    table.plan = [](const msabench_problem* problem, msabench_plan** plan) {
+      block_of_plan() = problem->block;
+      scale_of_plan() = problem->index_scale;
+      return plan_as_naive(problem, plan);
+    };
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      const msabench_status status = exact().run(plan, args, workspace, stream);
+      const msabench_tensor* scores = tensor_at(args, MSABENCH_SCORES);
+      if (status != MSABENCH_OK || scores == nullptr) return status;
+      for (std::int64_t head = 0; head < scores->shape[0]; ++head)
+        for (std::int64_t row = 0; row < tokens(args); ++row) {
+          auto* line = static_cast<float*>(scores->data) + head * scores->strides[0] + row * scores->strides[1];
+          const std::int64_t own = position_of(args, row) / block_of_plan();
+          if (position_of(args, row) < 0) continue;
+          for (std::int64_t b = 0; b < own; ++b)
+            line[b] = static_cast<float>(static_cast<double>(line[b]) / scale_of_plan());
+          line[own] = 1e30f;
+        }
+      return status;
+    };
+  });
+}
+
+/// A NaN key makes its block's score NaN, and the profile says so.
+const msabench_plugin* emits_nan_scores(const msabench_host* host) {
+  static naive::stages nan_stages = naive::exact_stages;
+  nan_stages.block_maximum = [](const float* query, float scale, const naive::tile& keys, float* scores) {
+    const float maximum = naive::exact_stages.block_maximum(query, scale, keys, scores);
+    for (std::int32_t i = 0; i < keys.count; ++i)
+      if (std::isnan(scores[i])) return scores[i];
+    return maximum;
+  };
+  msabench_plugin* table = copy_of(host, "emits_nan_scores", nan_stages);
+  if (table == nullptr) return nullptr;
+  table->query = [](const msabench_problem* problem, msabench_capability* out) {
+    return answered(problem, out, [](msabench_profile& profile) { profile.nan_score = MSABENCH_NAN_PROPAGATE; });
+  };
+  table->plan = plan_as_naive;
+  return table;
 }
 
 }  // namespace msabench::faults
