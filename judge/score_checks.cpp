@@ -32,7 +32,10 @@ double rank_of(double score) { return std::isnan(score) ? -infinity : score; }
 
 }  // namespace
 
-double judged_score::limit() const { return got > want ? hi - want : want - lo; }
+double judged_score::limit() const {
+  const double end = got > want ? hi - want : want - lo;
+  return std::isnan(end) ? 0 : end;  // of an infinite score, from which nothing differs
+}
 
 double judged_score::ratio() const {
   const double seen = rank_of(got), due = rank_of(want);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <tuple>
 
@@ -491,6 +492,25 @@ TEST(score, contradicting_shapes_and_rows_are_refused) {
   refused([](auto& in) { in.p.hi = 0; });
   refused([](auto& in) { in.q_idx_scale.desc.shape[1] = 3; });
   refused([](auto& in) { in.k_idx_scale.desc.shape = {2, 2}; });
+}
+
+TEST(score_block, is_one_block_of_the_row_bit_by_bit) {
+  index_spec spec = ragged();
+  spec.layout = page_layout::paged;
+  spec.page_order = 3;
+  index_batch b(spec);
+  b.set_key(3, 20, 1, nan);
+  for (const bool propagate : {false, true}) {
+    interval_model model = both_terms;
+    model.propagate_nan = propagate;
+    for (const auto& row : score_all(b, model))
+      for (std::size_t block = 0; block < row.value.size(); ++block) {
+        const block_score one = score_block(b.inputs(), row.row, row.head, static_cast<std::int64_t>(block), model);
+        const double want[] = {row.value[block], row.lo[block], row.hi[block]}, got[] = {one.value, one.lo, one.hi};
+        EXPECT_EQ(std::memcmp(got, want, sizeof want), 0);
+        EXPECT_EQ(one.key, row.key[block]);
+      }
+  }
 }
 
 }  // namespace
