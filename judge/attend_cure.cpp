@@ -87,11 +87,11 @@ std::string find_cure(const subject& what, const reference::attend_inputs& in, c
     if (search.would_pass(n)) cure = "lse_from_rounded_p 1";
   }
   if (cure.empty()) cure = search.stores(store_fields);
-  if (cure.empty()) cure = search.operands(what.agreed.q);
   if (cure.empty()) cure = search.chain(&numerics::chain_out, "chain_out", r.kappa_o(keys), keys + r.splits);
   if (cure.empty()) cure = search.chain(&numerics::chain_row_sum, "chain_row_sum", r.kappa_l(keys), keys);
   if (cure.empty())
     cure = search.chain(&numerics::chain_score, "chain_score", r.kappa_s, std::int64_t{what.agreed.d} + 2);
+  if (cure.empty()) cure = search.operands(what.agreed.q);
   if (cure.empty()) cure = search.exponential();
   return cure;
 }

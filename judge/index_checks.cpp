@@ -132,10 +132,10 @@ std::string find_lse_cure(const subject& what, const reference::score_inputs& in
   std::int64_t keys = 1;
   for (const auto& row : failing) keys = std::max(keys, row.n);
   std::string cure = search.stores(store_fields);
-  if (cure.empty()) cure = search.operands(what.agreed.q_idx);
   if (cure.empty()) cure = search.chain(&numerics::chain_row_sum, "chain_row_sum", r.kappa_l(keys), keys);
   if (cure.empty())
     cure = search.chain(&numerics::chain_score, "chain_score", r.kappa_s, std::int64_t{what.agreed.di} + 2);
+  if (cure.empty()) cure = search.operands(what.agreed.q_idx);
   if (cure.empty()) cure = search.exponential();
   return cure;
 }

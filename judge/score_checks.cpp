@@ -163,10 +163,15 @@ detectability score_expectation::measure() const {
   const auto sampled = rows_to_perturb(map_, rows_, what_.agreed);
   const auto hidden = rows_with_hidden_keys(map_, rows_, what_.agreed);
   const auto heads = static_cast<std::size_t>(what_.agreed.hi);
-  return weakest_of(what_.targets, [&](perturbation fault) {
+  const auto of_own_block = [](perturbation fault) {
+    return fault == perturbation::mask_after_max || fault == perturbation::key_past_diagonal;
+  };
+  // An own block that is emitted as a sentinel carries no score that such a fault could change.
+  std::vector<perturbation> targets = what_.targets;
+  if (what_.delivers.score_own != score_fill::value) std::erase_if(targets, of_own_block);
+  return weakest_of(targets, [&](perturbation fault) {
     effect strongest, of_lone_keys;
-    const bool of_hidden_keys = fault == perturbation::mask_after_max || fault == perturbation::key_past_diagonal;
-    for (const std::size_t at : of_hidden_keys ? hidden : sampled)
+    for (const std::size_t at : of_own_block(fault) ? hidden : sampled)
       for (std::size_t head = 0; head < heads; ++head) {
         const auto& want = want_[at * heads + head];
         const auto visible = std::ssize(want.value);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "judge/cure.h"
 #include "judge/score_expectation.h"
@@ -13,6 +14,7 @@ namespace {
 
 // Near enough to be the same number computed in another precision.
 bool agrees(double got, double want, const judged_score& wrong) {
+  if (!std::isfinite(want)) return false;
   return std::abs(got - want) <= std::max(wrong.hi - wrong.want, wrong.want - wrong.lo) + 1e-6 * std::abs(want);
 }
 
@@ -28,9 +30,13 @@ constexpr cure_search::store_field store_fields[] = {
 }  // namespace
 
 std::string name_score_fault(const reference::score_inputs& in, const judged_score& wrong) {
-  if (!std::isfinite(wrong.got) || !std::isfinite(wrong.want)) return {};
+  if (std::isnan(wrong.got) || !std::isfinite(wrong.want)) return {};
   const index_probe probe(in);
   auto seen = probe.keys(wrong.row, wrong.head, wrong.block, false);
+  if (wrong.got == -std::numeric_limits<double>::infinity())
+    return seen.size() == 1 ? fmt::format("{} left out", key_text(seen[0].key, wrong.block, in.p.block))
+                            : fmt::format("all {} visible keys of block {} left out", seen.size(), wrong.block);
+  if (std::isinf(wrong.got)) return {};
   const double value = largest_score(seen), unit = wrong.want == 0 || value == 0 ? 1 : wrong.want / value;
   if (wrong.got < wrong.want) {
     const auto best = std::ranges::find(seen, value, &key_score::score);
@@ -64,9 +70,10 @@ std::string find_score_cure(const subject& what, const reference::score_inputs& 
   const cure_search search(what, passes);
   const roundoffs r = index_roundoffs(what.agreed, what.declared);
   std::string cure = search.stores(store_fields);
-  if (cure.empty()) cure = search.operands(what.agreed.q_idx);
+  // A longer chain admits less than rounded operands.
   if (cure.empty())
     cure = search.chain(&numerics::chain_score, "chain_score", r.kappa_s, std::int64_t{what.agreed.di} + 2);
+  if (cure.empty()) cure = search.operands(what.agreed.q_idx);
   return cure;
 }
 

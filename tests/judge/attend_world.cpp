@@ -9,16 +9,10 @@
 #include <limits>
 
 #include "core/poison.h"
+#include "numbers.h"
 
 namespace msabench::judge::test {
 namespace {
-
-// Sum of twelve uniform numbers: the same on every standard library, unlike std::normal_distribution.
-double normal(std::mt19937& gen) {
-  double sum = -6;
-  for (int i = 0; i < 12; ++i) sum += static_cast<double>(gen() >> 8) * 0x1p-24;
-  return sum;
-}
 
 double truncated_to(double x, dtype t) {
   const double nearest = round_to(x, t);

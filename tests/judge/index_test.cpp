@@ -10,11 +10,10 @@
 #include "index_world.h"
 #include "judge/index_branch.h"
 #include "judge/select_row_check.h"
+#include "numbers.h"
 
 namespace msabench::judge::test {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Sound and complete: a set is accepted exactly if some scores within the intervals select it.
 TEST(selection_intervals, agree_with_enumeration) {

@@ -6,21 +6,10 @@
 #include <limits>
 #include <random>
 
+#include "numbers.h"
 #include "reference/select.h"
 
 namespace msabench::judge::test {
-namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-double normal(std::mt19937& gen) {
-  double sum = -6;
-  for (int i = 0; i < 12; ++i) sum += static_cast<double>(gen() >> 8) * 0x1p-24;
-  return sum;
-}
-
-}  // namespace
-
 index_world::index_world(op operation, const index_shape& given) : shape(given) {
   agreed.operation = definition.operation = operation;
   definition.family = "random";
@@ -94,7 +83,7 @@ std::int64_t index_world::visible(std::int64_t row) const {
 }
 
 float index_world::score_of(const index_variant& v, std::int64_t row, std::int64_t head, std::int64_t key) const {
-  const auto& place = places_[static_cast<std::size_t>(row)];
+  const auto& at = places_[static_cast<std::size_t>(row)];
   const auto scale = static_cast<float>(agreed.index_scale);
   const auto short_to = [](float x, dtype t) { return t == fp32 ? x : static_cast<float>(round_to(x, t)); };
   float sum = 0;
@@ -102,18 +91,18 @@ float index_world::score_of(const index_variant& v, std::int64_t row, std::int64
     const std::int64_t c = v.reversed ? shape.di - 1 - i : i;
     auto q = static_cast<float>(q_idx.view().at(row, (head + v.head_shift) % shape.heads, c));
     if (v.prescaled_q) q = static_cast<float>(round_to(q * scale, shape.type));
-    sum = short_to(sum + q * static_cast<float>(k_idx.view().at(place.first_key + key, c)), v.accumulator);
+    sum = short_to(sum + q * static_cast<float>(k_idx.view().at(at.first_key + key, c)), v.accumulator);
   }
   return short_to(v.prescaled_q || v.raw ? sum : sum * scale, v.score_store);
 }
 
 void index_world::run(const index_variant& v) {
   for (const std::int64_t row : all_rows()) {
-    const auto& place = places_[static_cast<std::size_t>(row)];
+    const auto& at = places_[static_cast<std::size_t>(row)];
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       std::vector<double> best(static_cast<std::size_t>(agreed.max_blocks()), -infinity);
       const std::int64_t own_end = visible(row) * shape.block;
-      const std::int64_t end = std::min({place.position + 1 + v.visible_more, place.kv_len, own_end});
+      const std::int64_t end = std::min({at.position + 1 + v.visible_more, at.kv_len, own_end});
       for (std::int64_t key = 0; key < end; ++key) {
         if (key == v.dropped_key) continue;
         const float s = score_of(v, row, head, key);
@@ -130,7 +119,7 @@ void index_world::run(const index_variant& v) {
       for (std::size_t i = 0; i < chosen.size(); ++i) {
         ids.set_int(ids.view().offset(row, head, i), chosen[i]);
         for (std::int64_t key = chosen[i] * shape.block; chosen[i] >= 0 && key < (chosen[i] + 1) * shape.block; ++key)
-          if (key <= place.position) sum += std::exp(score_of(v, row, head, key));
+          if (key <= at.position) sum += std::exp(score_of(v, row, head, key));
       }
       lse_idx.set(lse_idx.view().offset(row, head), v.lse_factor * std::log(static_cast<double>(sum)));
     }

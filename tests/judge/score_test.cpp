@@ -8,11 +8,10 @@
 #include "index_world.h"
 #include "judge/declaration.h"
 #include "judge/score_expectation.h"
+#include "numbers.h"
 
 namespace msabench::judge::test {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<check_result> checks_after(index_world& w, const index_variant& v) {
   w.run(v);
@@ -37,12 +36,12 @@ TEST(score_honest, what_is_declared_passes_and_what_is_not_fails_with_the_cure) 
   EXPECT_TRUE(passes(w.checks())) << told(w.checks());
   EXPECT_EQ(find_check(w.checks(), "K1").terms.front().first, "score_store");
 
-  w.declared = honest_numerics(bf16);
-  const auto prescaled = checks_after(w, {.prescaled_q = true});
-  EXPECT_FALSE(passes(prescaled));
-  EXPECT_NE(find_check(prescaled, "K1").cure, "");
-  w.declared.rounded_operands = 1;
-  EXPECT_TRUE(passes(w.checks())) << told(w.checks());
+  index_world scaled(op::score, {.di = 48});  // whose scale is no power of two
+  const auto prescaled = checks_after(scaled, {.prescaled_q = true});
+  EXPECT_EQ(find_check(prescaled, "K1").cure, "operand bf16 with rounded_operands 1 instead of bf16 with 0")
+      << told(prescaled);
+  scaled.declared.rounded_operands = 1;
+  EXPECT_TRUE(passes(scaled.checks())) << told(scaled.checks());
 }
 
 TEST(score_honest, a_chain_that_is_longer_than_declared_is_the_cure) {
@@ -61,9 +60,28 @@ TEST(score_honest, raw_unit) {
   index_world w(op::score, {});
   w.run({.raw = true});
   EXPECT_FALSE(passes(w.checks()));
-  EXPECT_EQ(find_check(w.checks(), "K1").named, "index_scale left out");
+  EXPECT_EQ(find_check(w.checks(), "K1").named, "index_scale left out") << told(w.checks());
   w.delivers.unit = score_unit::raw;
   EXPECT_TRUE(passes(w.checks())) << told(w.checks());
+}
+
+// Whatever scale the scores are multiplied by, an only key that is left out is no other fault.
+TEST(score_fault, a_dropped_only_key_is_named) {
+  index_world w(op::score, {.heads = 1, .sequences = {{1, 65}}});
+  w.run({.dropped_key = 64});
+  EXPECT_EQ(find_check(w.checks(), "K1").named, "key 64 (block 8, offset 0) left out");
+  w.run({});
+  w.scores.set(w.scores.view().offset(0, 0, 3), -infinity);
+  EXPECT_EQ(find_check(w.checks(), "K1").named, "all 8 visible keys of block 3 left out");
+}
+
+TEST(score_detectability, of_the_own_block_needs_its_score) {
+  index_world w(op::score, {.heads = 2, .di = 64, .block = 16, .sequences = {{20, 333}, {7, 70}}});
+  w.targets = {perturbation::drop_best_key, perturbation::mask_after_max};
+  w.delivers.score_own = score_fill::sentinel;
+  const auto sees = expect(w.subject(), w.all_rows())->measure();
+  EXPECT_EQ(sees.by_fault.size(), 1U);
+  EXPECT_GE(sees.value, detectability::floor);
 }
 
 TEST(score_honest, own_block_and_tail_as_the_profile_says) {
@@ -198,7 +216,7 @@ TEST(score_detectability, sees_its_faults) {
   EXPECT_EQ(sees.by_fault.size(), w.targets.size());
   EXPECT_GE(sees.value, detectability::floor) << sees.weakest_fault;
   // Under a coarse declaration it does not.
-  w.declared.score_store = bf16;
+  w.declared.rounded_operands = 2;
   w.targets = {perturbation::accumulate_16bit};
   EXPECT_LT(expect(w.subject(), w.all_rows())->measure().value, detectability::floor);
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "numbers.h"
 #include "reference/select.h"
 #include "select_world.h"
 
@@ -16,7 +17,6 @@ namespace msabench::judge::test {
 namespace {
 
 using list = std::vector<std::int32_t>;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 const double nan_score = std::nan("");
 
 selection_rules rules(std::int64_t topk, std::int64_t local = 1, std::int64_t init = 0) {

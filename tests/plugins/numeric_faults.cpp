@@ -273,7 +273,8 @@ const msabench_plugin* swapped_index_pages(const msabench_host* host) {
       msabench_tensor swapped = *given;
       swapped.data = entries.data();
       std::array<const msabench_tensor*, MSABENCH_SLOT_COUNT_1_0> slots{};
-      for (std::uint32_t i = 0; i < slots.size() && i < args->slot_count; ++i) slots[i] = args->slot[i];
+      for (std::uint32_t i = 0; i < slots.size() && i < static_cast<std::uint32_t>(args->slot_count); ++i)
+        slots[i] = args->slot[i];
       slots[MSABENCH_BLOCK_TABLE_IDX] = &swapped;
       msabench_args own = *args;
       own.slot = slots.data();
