@@ -139,10 +139,9 @@ void attend_row(const stages& stage, const attend_call& call, std::int64_t row, 
   const attend_scratch scratch(memory, {call.group, call.d, call.block, call.capacity});
   const row_place place = call.rows.place(row);
   const std::int32_t slots =
-      call.ids == nullptr
-          ? stage.all_blocks(place, call.block, scratch.blocks, call.capacity)
-          : stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride, call.topk,
-                             call.block, scratch.blocks, call.capacity);
+      call.ids == nullptr ? stage.all_blocks(place, call.block, scratch.blocks, call.capacity)
+                          : stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride,
+                                             call.topk, call.block, scratch.blocks, call.capacity);
   const auto tile_of = [&](std::int32_t slot) {
     const std::int64_t block = scratch.blocks[slot];
     return tile{scratch.tile, stage.visible_keys(place, block, call.block), call.d, block, slot, slots};
