@@ -21,8 +21,8 @@ struct runner_options {
 // Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.
 double time_limit_s(const case_spec& c);
 
-// Memory that a case takes at the least: inputs that are filled whole, outputs and the copies kept of them. Caches count only as
-// far as rows read them.
+// Memory that a case takes at the least: inputs that are filled whole, outputs and the copies kept of them. Keys and values
+// count only where every one is read.
 double memory_bytes(const case_spec& c);
 
 // One case from inputs to verdict. Throws only if interrupted() is set (see run_cases); faults of the suite become a

@@ -13,6 +13,8 @@ using enum perturbation;
 
 // One key among thousands drowns in the limits of an implementation with long chains of additions; among these it does not.
 constexpr std::int64_t few_keys = 512;
+// The same of a block, which a row of so many keys shows even where only its output is seen.
+constexpr std::int64_t usual_keys = 2048;
 
 // What the lengths of a case make possible at all: a fault that needs an unselected block cannot show where all are
 // taken.
@@ -26,6 +28,10 @@ struct opportunities {
   // those that they do not see: the next one, or all of them.
   double next_is_best = 0, hidden_is_best = 0;
   bool two_pages = false;  // a row that sees two pages and two blocks
+  // The same where every visible key is read.
+  bool next_key = false;      // a row of few keys whose sequence has a next one in the same block
+  bool short_rows = false;    // a row that sees two blocks, but no more keys than selected ones are
+  bool partial_page = false;  // a row of few keys that sees two pages and only part of the last
 };
 
 opportunities look(const case_spec& c) {
@@ -46,6 +52,9 @@ opportunities look(const case_spec& c) {
       const std::int64_t own_end = std::min(s.kv_len, (position / c.shape.block + 1) * c.shape.block);
       if (own_end > position + 1) hidden.emplace_back(position % c.shape.block + 1, own_end - position - 1);
       o.two_rows |= i > 0 && (position - 1) / c.shape.block + 1 > c.shape.topk;
+      o.next_key |= position < few_keys && position + 1 < s.kv_len && (position + 1) % c.shape.block != 0;
+      o.short_rows |= seen >= 2 && position < usual_keys;
+      o.partial_page |= page > 0 && position < usual_keys && position > page && (position + 1) % page != 0;
     }
   }
   std::ranges::stable_sort(hidden);
@@ -80,6 +89,24 @@ std::vector<perturbation> attend_targets(const case_spec& c, const opportunities
     if (c.layout != page_layout::contiguous && can.two_blocks) t.push_back(swap_table_entries);
   }
   // A case with rows and no target would pass without having shown that it sees anything.
+  if (t.empty()) t = {drop_heavy_key};
+  return t;
+}
+
+// Nothing is selected, so nothing can be exchanged for what is not. Long rows drown a block as well: there the codes name
+// blocks and keys, and random values show what is wrong as a whole.
+std::vector<perturbation> dense_targets(const case_spec& c, const opportunities& can) {
+  std::vector<perturbation> t;
+  if (c.family == "carry") return {accumulate_16bit};
+  if (c.family == "key_code") return {drop_key, double_key};
+  if (c.family == "needle") t = {drop_heavy_key};
+  if (c.family == "block_code" && can.two_blocks) return {drop_block, double_block};
+  if (c.family == "random") {
+    if (can.short_rows) t.insert(t.end(), {drop_block, double_block});
+    if (can.next_key) t.push_back(key_past_diagonal);
+    if (can.partial_page) t.push_back(swap_table_entries);
+  }
+  if (c.family != "block_code" && c.shape.hkv > 1) t.push_back(neighbour_head_v);
   if (t.empty()) t = {drop_heavy_key};
   return t;
 }
@@ -152,6 +179,8 @@ std::vector<perturbation> targets_of(const case_spec& c) {
   switch (c.operation) {
     case op::attend:
       return attend_targets(c, can);
+    case op::dense:
+      return dense_targets(c, can);
     case op::select:
       return select_targets(c, can);
     case op::score:

@@ -37,13 +37,11 @@ void fill_ids(const fill_job& job, const selection& chosen) {
     }
 }
 
-}  // namespace
-
-void fill_attend(const fill_job& job) {
+// Queries, keys and values, of the keys that `chosen` says.
+void fill_attention(const fill_job& job, const selection& chosen) {
   const case_spec& c = job.definition;
   const problem& p = job.set.agreed;
   const attend_family_info& family = attend_family_of(c);
-  const selection chosen(c, p, job.rows, family.shares_blocks_variant == c.variant);
   const std::unique_ptr<attend_family> values = family.make({c, p, job.rows, chosen});
   std::optional<page_pool> pool;
   if (p.paged()) {
@@ -51,8 +49,21 @@ void fill_attend(const fill_job& job) {
     fill_table(job, slot::block_table, *pool);
   }
   fill_q(job, *values);
-  fill_ids(job, chosen);
   fill_cache({c, p, job.rows, chosen, pool ? &*pool : nullptr, *values}, job.input(slot::k), job.input(slot::v));
+}
+
+}  // namespace
+
+void fill_attend(const fill_job& job) {
+  const case_spec& c = job.definition;
+  const bool shared = attend_family_of(c).shares_blocks_variant == c.variant;
+  const selection chosen(c, job.set.agreed, job.rows, shared);
+  fill_attention(job, chosen);
+  fill_ids(job, chosen);
+}
+
+void fill_dense(const fill_job& job) {
+  fill_attention(job, selection(job.definition, job.set.agreed, job.rows, false));
 }
 
 }  // namespace msabench

@@ -23,10 +23,8 @@ struct operator_filler {
   void (*fill)(const fill_job&);
 };
 constexpr operator_filler fillers[] = {
-    {op::attend, fill_attend},
-    {op::select, fill_select},
-    {op::score, fill_index},
-    {op::index, fill_index},
+    {op::attend, fill_attend}, {op::dense, fill_dense}, {op::select, fill_select},
+    {op::score, fill_index},   {op::index, fill_index},
 };
 
 extents actual_sizes(const problem& p, const batch& rows) {

@@ -21,6 +21,7 @@ struct fill_job {
 
 void fill_attend(const fill_job& job);
 void fill_index(const fill_job& job);  // score too: they have the same inputs
+void fill_dense(const fill_job& job);
 void fill_select(const fill_job& job);
 
 // The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of

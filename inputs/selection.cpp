@@ -14,7 +14,7 @@ selection::selection(const case_spec& c, const problem& p, const batch& rows, bo
       short_rows_(c.options.short_rows),
       lenient_(c.options.lenient),
       heads_(p.hkv),
-      topk_(p.topk),
+      topk_(p.operation == op::dense ? std::max<std::int64_t>(1, p.max_blocks()) : p.topk),
       ids_stream_(name_without_seed(c), "ids", c.seed),
       form_stream_(name_without_seed(c), "ids_form", c.seed),
       order_stream_(name_without_seed(c), "ids_order", c.seed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks that the rows of a case select where ids are an input, and how they are written down for an
-// implementation.
+// The blocks that the rows of a case read: those that it selects where ids are an input, and how these are written down
+// for an implementation; all that it sees where there are none.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,11 @@ class selection {
  public:
   // Chosen as `select` would: all visible blocks up to topk, else the forced ones and distinct others at random, anew
   // for every (row, KV head); every row of a sequence the same where `shared`, as far as it sees them. Under option
-  // short or lenient any number of these. Keeps a reference to `rows`.
+  // short or lenient any number of these. `dense` reads every visible block. Keeps a reference to `rows`.
   selection(const case_spec& c, const problem& p, const batch& rows, bool shared);
 
   std::int64_t heads() const { return heads_; }
+  std::int64_t most_blocks() const { return topk_; }  // of a row
   // Selected visible blocks of (row, KV head), ascending, unique.
   std::span<const std::int32_t> blocks(std::int64_t row, std::int64_t head) const;
   // Of the sequence's last row; empty for a sequence without rows.

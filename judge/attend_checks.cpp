@@ -86,6 +86,9 @@ void add_note(check_result& c, const std::string& clause) {
   c.note += clause;
 }
 
+// Relative error of sums from which on single blocks of a long row drown in it: that of a 16-bit operand.
+constexpr double wide_chain = 0x1p-8;
+
 // A declaration that would not do is mostly refused by the worst row; one that would has to do for many.
 constexpr std::size_t rows_tried_for_cure = 32, rows_tried_for_name = 8;
 
@@ -102,6 +105,7 @@ attend_expectation::attend_expectation(const subject& what, std::span<const std:
 
 bool attend_expectation::selects_nothing(std::int64_t row, std::int64_t kv_head) const {
   const std::int64_t visible = map_.visible_blocks(row, what_.agreed.block);
+  if (in_.ids.desc.shape.empty()) return visible == 0;
   for (std::int64_t i = 0; i < in_.ids.desc.shape[2] && visible > 0; ++i) {
     const auto id = in_.ids.int_at(row, kv_head, i);
     if (id >= 0 && id < visible) return false;
@@ -134,7 +138,7 @@ check_result attend_expectation::check_output(const attend_outputs& got) const {
   c.id = "K1";
   c.unit = "abs";
   worst_rows rows;
-  std::int64_t left_out = 0, judged = 0;
+  std::int64_t left_out = 0, judged = 0, longest = 0;
   std::vector<double> out;
   for (const auto& want : want_) {
     if (want.n == 0) continue;
@@ -143,12 +147,18 @@ check_result attend_expectation::check_output(const attend_outputs& got) const {
       continue;
     }
     ++judged;
+    longest = std::max(longest, want.n);
     got.out(want.row, want.head, out);
     rows.add(want, out, [&](std::size_t i) { return gauge_.k1_limit(want, i); });
   }
   if (left_out > 0)
     add_note(c, fmt::format("{} of {} rows x heads left out: their scores are too uncertain (mean eta above {})",
                             left_out, left_out + judged, most_eta));
+  if (const double chain = gamma(r_.kappa_o(longest), r_.u_m_out); chain > wide_chain)
+    add_note(c,
+             fmt::format("sums of up to {} keys: the declared chain_out leaves errors of {:.2g} of the values open, so "
+                         "keys and blocks of long rows are seen by the codes only",
+                         longest, chain));
   c.observed = judged > 0 || left_out == 0;
   c.passed = c.observed && !rows.fails();
   if (const auto& w = rows.worst(); w.want) {
@@ -246,7 +256,8 @@ check_result attend_expectation::check_probe(const attend_outputs& got) const {
 std::vector<check_result> attend_expectation::check(const launch& outputs, int launch_index,
                                                     std::uint64_t poison_seed) const {
   const attend_outputs got(what_, outputs);
-  if (!got.has_out()) throw suite_error("the launch of an attend case has no tensor out");
+  if (!got.has_out())
+    throw suite_error(fmt::format("the launch of a case of {} has no tensor out", name(what_.agreed.operation)));
   std::vector<check_result> checks{check_structure(got, launch_index, poison_seed), check_output(got), check_lse(got)};
   if (probe_of(what_.definition) != probe::none) checks.push_back(check_probe(got));
   return checks;

@@ -33,9 +33,7 @@ class retrial {
   reference::attend_row gauges_under(const roundoffs& r, const reference::attend_row& row) const {
     const auto error = score_error_of(r);
     if (same(error, score_error_of(declared_))) return row;
-    const std::int64_t rows[] = {row.row};
-    auto heads = reference::attend(in_, rows, error);
-    return std::move(heads[static_cast<std::size_t>(row.head)]);
+    return reference::attend_head(in_, row.row, row.head, error);
   }
 
   bool within(const attend_gauge& gauge, const reference::attend_row& row) const {

@@ -13,6 +13,7 @@ namespace msabench::judge {
 std::unique_ptr<expectation> expect(const subject& what, std::span<const std::int64_t> rows) {
   switch (what.agreed.operation) {
     case op::attend:
+    case op::dense:
       return std::make_unique<attend_expectation>(what, rows);
     case op::select:
       return std::make_unique<select_expectation>(what, rows);

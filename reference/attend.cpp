@@ -12,13 +12,17 @@ attention_context context_of(const attend_inputs& in) {
   return {"attend", in.p, in.q, in.k, in.v, in.block_table, in.cu_seqlens_kv};
 }
 
+bool every_key(const attend_inputs& in) { return in.ids.desc.shape.empty(); }
+
 void require_blocks(const attend_inputs& in) {
   if (in.p.block < 1) throw suite_error("attend: the problem has no valid block");
+  if (every_key(in)) return;
   if (in.ids.desc.shape.size() != 3 || in.ids.desc.shape[1] != in.p.hkv || in.ids.desc.strides[2] != 1)
     throw suite_error("attend: ids must be [T,Hkv,k]");
 }
 
 key_list find_keys(const attend_inputs& in, const group_place& at, std::vector<std::int64_t>& keys) {
+  if (every_key(in)) return key_list(visible_keys(at.place));
   std::vector<std::int32_t> ids;
   for (std::int64_t slot = 0; slot < in.ids.desc.shape[2]; ++slot) ids.push_back(in.ids.int_at(at.row, at.group, slot));
   find_block_keys(ids, at.place, in.p.block, keys);
@@ -38,6 +42,16 @@ std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int
   return attend_rows(
       c, row_map(in.cu_seqlens_q, in.kv_lens), rows, err,
       [&](const group_place& at, std::vector<std::int64_t>& memory) { return find_keys(in, at, memory); });
+}
+
+attend_row attend_head(const attend_inputs& in, std::int64_t row, std::int64_t head, const score_error& err) {
+  const attention_context c = context_of(in);
+  require_blocks(in);
+  const group_place at = place_group(in, row, head);
+  attention_scratch s;
+  attend_row result;
+  attend_head(c, at, head, find_keys(in, at, s.positions), err, result, s);
+  return result;
 }
 
 std::vector<attended_key> attended_keys(const attend_inputs& in, std::int64_t row, std::int64_t head) {

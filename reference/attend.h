@@ -16,7 +16,8 @@ namespace msabench::reference {
 
 // Everything but ids in the layout that the operator table gives it; strides are free but for the innermost.
 // block_table where p.paged(), else cu_seqlens_kv. Of keys and values only those are read that a wanted row selects and
-// sees. e4m3 is read without scales. p.softmax_scale 0 stands for 1/sqrt(d).
+// sees. e4m3 is read without scales. p.softmax_scale 0 stands for 1/sqrt(d). Without ids (no shape) every visible key
+// counts, as in dense(), and p.block only says which keys are named together.
 struct attend_inputs {
   problem p;
   tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
@@ -26,6 +27,9 @@ struct attend_inputs {
 // distinct b in 0..own counts, in any order. Finite q, k, v only. suite_error for shapes that contradict the problem
 // and rows not below T.
 std::vector<attend_row> attend(const attend_inputs& in, std::span<const std::int64_t> rows, const score_error& err);
+
+// One (row, head) alone, bitwise as attend() has it.
+attend_row attend_head(const attend_inputs& in, std::int64_t row, std::int64_t head, const score_error& err);
 
 // One selected visible key of a (row, head), for perturbations and for naming keys.
 struct attended_key {

@@ -263,6 +263,30 @@ void sum_spreads(const unit& u, std::span<attend_row> out) {
   sum_chunks(u, {&attend_row::dev, &attend_row::e1, &attend_row::e2, &attend_row::x}, out);
 }
 
+// As many heads as the context has, from `first_head` on.
+void attend_heads(const unit& u, std::int64_t first_head, const score_error& err, std::span<attend_row> out) {
+  for (std::int64_t h = 0; h < u.c.heads; ++h) {
+    auto& r = out[static_cast<std::size_t>(h)];
+    r.row = u.at.row;
+    r.head = first_head + h;
+    r.n = u.n();
+    r.lse = no_keys;
+    for (auto* channels : {&r.out, &r.a, &r.dev, &r.q2, &r.e1, &r.e2, &r.x})
+      channels->assign(static_cast<std::size_t>(u.c.d), 0.0);
+  }
+  if (u.n() == 0) return;
+
+  load_queries(u, first_head, u.c.heads);
+  score_keys(u, u.c.heads, err.var_products != 0);
+  const auto softmax = exponentiate(u, u.c.heads);
+  for (std::size_t h = 0; h < softmax.size(); ++h) {
+    out[h].m = softmax[h].m;
+    out[h].lse = softmax[h].m + std::log(softmax[h].sum);
+  }
+  sum_moments(u, err, softmax, out);
+  sum_spreads(u, out);
+}
+
 }  // namespace
 
 attention_context::attention_context(std::string_view name, const problem& p, const tensor_view& queries,
@@ -284,27 +308,14 @@ attention_context::attention_context(std::string_view name, const problem& p, co
 
 void attend_group(const attention_context& c, const group_place& at, const key_list& keys, const score_error& err,
                   std::span<attend_row> out, attention_scratch& s, bool spread) {
-  for (std::int64_t h = 0; h < c.heads; ++h) {
-    auto& r = out[static_cast<std::size_t>(h)];
-    r.row = at.row;
-    r.head = at.group * c.heads + h;
-    r.n = keys.size();
-    r.lse = no_keys;
-    for (auto* channels : {&r.out, &r.a, &r.dev, &r.q2, &r.e1, &r.e2, &r.x})
-      channels->assign(static_cast<std::size_t>(c.d), 0.0);
-  }
-  if (keys.size() == 0) return;
+  attend_heads({c, at, keys, s, spread}, at.group * c.heads, err, out);
+}
 
-  const unit u{c, at, keys, s, spread};
-  load_queries(u, at.group * c.heads, c.heads);
-  score_keys(u, c.heads, err.var_products != 0);
-  const auto softmax = exponentiate(u, c.heads);
-  for (std::size_t h = 0; h < softmax.size(); ++h) {
-    out[h].m = softmax[h].m;
-    out[h].lse = softmax[h].m + std::log(softmax[h].sum);
-  }
-  sum_moments(u, err, softmax, out);
-  sum_spreads(u, out);
+void attend_head(const attention_context& c, const group_place& at, std::int64_t head, const key_list& keys,
+                 const score_error& err, attend_row& out, attention_scratch& s) {
+  attention_context alone = c;
+  alone.heads = 1;
+  attend_heads({alone, at, keys, s, keys.size() > long_unit_keys}, head, err, std::span(&out, 1));
 }
 
 std::vector<attend_row> attend_rows(const attention_context& c, const row_map& places,

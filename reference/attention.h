@@ -105,6 +105,10 @@ struct attention_scratch {
 void attend_group(const attention_context& c, const group_place& at, const key_list& keys, const score_error& err,
                   std::span<attend_row> out, attention_scratch& s, bool spread = false);
 
+// The same of one query head of the group alone, bit by bit.
+void attend_head(const attention_context& c, const group_place& at, std::int64_t head, const key_list& keys,
+                 const score_error& err, attend_row& out, attention_scratch& s);
+
 // All query heads of each row in `rows`, in the order rows x heads, over the keys that `find` gives; the list may lie in
 // the memory that it is handed. Units are spread over threads, and long ones within.
 using key_finder = std::function<key_list(const group_place& at, std::vector<std::int64_t>& memory)>;

@@ -4,8 +4,8 @@
 //
 // A needle's key is a direction of random signs times a magnitude; the queries of the row that looks for it are that
 // direction plus small noise. Rows that choose the same key share its direction, and a block has at most two needles,
-// so that one row is not surrounded by the needles of others. A row's needle lies in slot (row + topk / Hkv * head) mod
-// count, so that batches go through the slots; its offset in the block is random, or 0 where the row doesn't see it.
+// so that one row is not surrounded by the needles of others. A row's needle lies in slot (row + most / Hkv * head) mod
+// count, most = blocks that a row has at most, so that batches go through the slots; its offset in the block is random, or 0 where the row doesn't see it.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -57,7 +57,7 @@ class needle_values : public attend_family {
   // the default scale; 0.99 against that needs a score of ln n + ln 2 + ln 99, and the noise on q and the needles of
   // other rows want a margin.
   double magnitude() const {
-    const auto keys = static_cast<std::uint64_t>(problem_.topk) * static_cast<std::uint64_t>(problem_.block);
+    const auto keys = static_cast<std::uint64_t>(chosen_.most_blocks()) * static_cast<std::uint64_t>(problem_.block);
     const double ln_keys = 0.693147 * static_cast<double>(std::bit_width(keys - 1));
     const double score_of_one = problem_.softmax_scale * problem_.d;
     return std::ceil(8 * (ln_keys + 7.5) / score_of_one) / 8;
@@ -67,7 +67,8 @@ class needle_values : public attend_family {
     const auto blocks = chosen_.blocks(row, head);
     const batch_row& at = rows_.rows()[static_cast<std::size_t>(row)];
     if (blocks.empty()) return {at.sequence, -1, head};
-    const auto start = static_cast<std::size_t>(row + std::max(1, problem_.topk / problem_.hkv) * head);
+    const auto start =
+        static_cast<std::size_t>(row + std::max<std::int64_t>(1, chosen_.most_blocks() / problem_.hkv) * head);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const std::int64_t block = blocks[(start + i) % blocks.size()];
       const std::int64_t drawn = (first_block_[static_cast<std::size_t>(at.sequence)] + block) * problem_.hkv + head;

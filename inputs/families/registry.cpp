@@ -27,7 +27,7 @@ constexpr index_family_info index_families[] = {
 const attend_family_info& attend_family_of(const case_spec& c) {
   for (const auto& family : attend_families)
     if (family.name == c.family) return family;
-  throw suite_error(fmt::format("no values for family {} of operator attend", c.family));
+  throw suite_error(fmt::format("no values for family {} of operator {}", c.family, name(c.operation)));
 }
 
 const index_family_info& index_family_of(const case_spec& c) {

@@ -86,21 +86,34 @@ TEST(load_list, names_the_levels) {
   }
 }
 
+// What a single row of a million keys costs, which no shorter case shows; ten at most.
+const std::set<std::string>& expensive_cases() {
+  static const std::set<std::string> all = {"dense/m3/q1.n1M/bf16.paged/needle/s0"};
+  return all;
+}
+
 // The cost rules: what a list costs is decided when it is written, not when it is run.
 TEST(core_list, keeps_the_cost_rules) {
   const auto core = load_list("core"), smoke = load_list("smoke");
   EXPECT_GE(core.names.size(), 60U);
   for (const auto& each : smoke.names)
     EXPECT_NE(std::find(core.names.begin(), core.names.end(), each), core.names.end()) << each;
+  EXPECT_LE(expensive_cases().size(), 10U);
+  std::size_t expensive = 0;
   std::int64_t oracle = 0, implementation = 0;
   for (const auto& c : choose(core, {})) {
     const std::int64_t cost = cost_triples(c), launches = c.options.rep ? 29 : 3;
-    EXPECT_LE(cost, 4'000'000) << name(c);
-    EXPECT_LE(cost * launches, 16'000'000) << name(c);
+    if (expensive_cases().contains(name(c))) {
+      ++expensive;
+    } else {
+      EXPECT_LE(cost, 4'000'000) << name(c);
+      EXPECT_LE(cost * launches, 16'000'000) << name(c);
+    }
     oracle += cost;
     implementation += cost * launches;
   }
-  EXPECT_LE(oracle, 400'000'000);
+  EXPECT_EQ(expensive, expensive_cases().size());
+  EXPECT_LE(oracle, 1'000'000'000);
   EXPECT_LE(implementation, 1'500'000'000);
 }
 

@@ -98,7 +98,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "attend/h4x2.d64.b64.k16.l1.i0/q65.n3K/bf16.contig/needle/s0",
                     "attend/h6x3.d64.b16.k8.l0.i1/q33.n500.x2/bf16.paged/needle/s0",
                     "attend/h4x1.d128.b128.k4.l1.i0/rag.tiles/bf16.contig/needle/lenient/s0",
-                    "attend/h4x1.d128.b128.k4.l1.i0/rag.tiles/bf16.contig/needle/short/s0"));
+                    "attend/h4x1.d128.b128.k4.l1.i0/rag.tiles/bf16.contig/needle/short/s0",
+                    "dense/m3.tp4/q1.n128K/bf16.paged/needle/s0", "dense/m3.tp2/q1.n8K.x4/bf16.contig/needle/s0",
+                    "dense/m3.tp4/rag.three/bf16.paged/needle/s0", "dense/m3.tp4/rag.tiles/fp32.fused/needle/s0",
+                    "dense/h6x3.d64.b16.k8.l0.i1/q33.n500.x2/bf16.paged/needle/s0"));
 
 TEST(BlockCode, CountsKeysByBlock) {
   for (const char* name :
@@ -149,6 +152,24 @@ TEST(KeyCode, NamesEveryKeyOfOneBlockAndGoesThroughTheSlots) {
   }
 }
 
+// Every block is read, and a batch goes through them from the first to the last.
+TEST(KeyCode, SpreadsOverTheBlocksOfDense) {
+  const auto coded_block = [](const made_case& m, std::int64_t b) {
+    std::int64_t coded = -1;
+    for (std::int64_t key = 0; key < m.kv_len(b); ++key)
+      for (std::int64_t c = 0; c < m.p.d; ++c)
+        if (m.cache_at(slot::v, b, key, 0, c) != 0) {
+          EXPECT_TRUE(coded < 0 || coded == key / m.p.block);
+          EXPECT_EQ(c, key % m.p.block % m.p.d);
+          coded = key / m.p.block;
+        }
+    return coded;
+  };
+  const made_case many("dense/h4x2.d64.b32.k4.l1.i0/q3.n500.x4/bf16.paged/key_code/s0");
+  for (std::int64_t b = 0; b < 4; ++b) EXPECT_EQ(coded_block(many, b), 5 * b);
+  EXPECT_EQ(coded_block(made_case("dense/h4x2.d64.b32.k4.l1.i0/q3.n500/bf16.contig/key_code/s0"), 0), 15);
+}
+
 // Partial sums in the order of keys, all channels: exact in fp32 means that float and double agree.
 struct carried {
   double exact = 0, in_bf16 = 0;
@@ -170,10 +191,12 @@ carried accumulate(const made_case& m, std::int64_t row, std::int64_t head, std:
 }
 
 TEST(Carry, LosesItsRestIn16BitsOnly) {
-  for (const char* name : {"attend/m3/q1.n1M/bf16.paged/carry/s0", "attend/m3/q1.n8K.x3/bf16.paged/carry.all/s0",
-                           "attend/m3/q5.n8K/bf16.contig/carry/s0", "attend/m3/q5.n5000/bf16.contig/carry.all/s0",
-                           "attend/h4x2.d64.b32.k4.l1.i0/q3.n2K.x4/fp16.fused/carry/s0",
-                           "attend/h4x2.d64.b32.k5.l1.i0/q3.n2K.x4/fp32.paged/carry.all/s0"}) {
+  for (const char* name :
+       {"attend/m3/q1.n1M/bf16.paged/carry/s0", "attend/m3/q1.n8K.x3/bf16.paged/carry.all/s0",
+        "attend/m3/q5.n8K/bf16.contig/carry/s0", "attend/m3/q5.n5000/bf16.contig/carry.all/s0",
+        "attend/h4x2.d64.b32.k4.l1.i0/q3.n2K.x4/fp16.fused/carry/s0",
+        "attend/h4x2.d64.b32.k5.l1.i0/q3.n2K.x4/fp32.paged/carry.all/s0", "dense/m3.tp4/q1.n8K.x4/bf16.paged/carry/s0",
+        "dense/m3.tp4/q1.n8K.x3/bf16.contig/carry.all/s0"}) {
     const made_case m(name);
     for (std::int64_t row = 0; row < m.set.sizes.t; ++row)
       for (std::int64_t head = 0; head < m.p.hkv; ++head)

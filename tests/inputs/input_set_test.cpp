@@ -32,7 +32,7 @@ std::vector<std::string> every_case() {
     for (const auto variant : family.variants) {
       const std::string values = std::string(family.name) + (variant.empty() ? "" : ".") + std::string(variant);
       for (const op o : family.operators) {
-        if (o != op::attend && o != op::select) continue;
+        if (o != op::attend && o != op::dense && o != op::select) continue;
         const std::vector<std::string> types =
             o == op::select ? std::vector<std::string>{"bf16"}
                             : std::vector<std::string>{"bf16.contig", "fp16.paged", "fp32.fused"};

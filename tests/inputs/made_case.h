@@ -47,7 +47,7 @@ struct made_case {
     const tensor_view& ids = view(slot::ids);
     return p.asked.in_id_layout == id_layout::htk ? ids.int_at(head, row, i) : ids.int_at(row, head, i);
   }
-  // The set that contract section 5 gives to the ids of a row: distinct b in 0..own, ascending.
+  // The set that contract section 5 gives to the ids of a row: distinct b in 0..own, ascending; for dense all of them.
   std::vector<std::int64_t> chosen(std::int64_t row, std::int64_t head) const;
 
   struct place {

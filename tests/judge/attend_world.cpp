@@ -68,7 +68,7 @@ attend_world::attend_world(const attend_shape& s, const std::string& family) : s
   }
   definition.family = family;
   definition.type = s.type;
-  agreed.operation = op::attend;
+  definition.operation = agreed.operation = s.dense ? op::dense : op::attend;
   agreed.hq = s.hq;
   agreed.hkv = agreed.hi = s.hkv;
   agreed.d = agreed.di = s.d;
@@ -150,18 +150,19 @@ void attend_world::choose_blocks() {
 }
 
 judge::subject attend_world::subject() const {
-  return {definition,
-          agreed,
-          delivers,
-          declared,
-          {{slot::q, q.view()},
-           {slot::k, k.view()},
-           {slot::v, v.view()},
-           {slot::ids, ids.view()},
-           {slot::cu_seqlens_q, cu_q.view()},
-           {slot::kv_lens, kv_lens.view()},
-           {slot::cu_seqlens_kv, cu_kv.view()}},
-          targets};
+  judge::subject s{definition,
+                   agreed,
+                   delivers,
+                   declared,
+                   {{slot::q, q.view()},
+                    {slot::k, k.view()},
+                    {slot::v, v.view()},
+                    {slot::cu_seqlens_q, cu_q.view()},
+                    {slot::kv_lens, kv_lens.view()},
+                    {slot::cu_seqlens_kv, cu_kv.view()}},
+                   targets};
+  if (!shape.dense) s.inputs.emplace(slot::ids, ids.view());
+  return s;
 }
 
 std::vector<std::int64_t> attend_world::all_rows() const {
@@ -172,7 +173,8 @@ std::vector<std::int64_t> attend_world::all_rows() const {
 
 std::vector<std::int64_t> attend_world::selected_keys(std::int64_t row, std::int64_t kv_head) const {
   std::vector<std::int64_t> keys;
-  for (std::int64_t i = 0; i < shape.topk; ++i) {
+  for (std::int64_t j = 0; shape.dense && j <= position(row); ++j) keys.push_back(j);
+  for (std::int64_t i = 0; !shape.dense && i < shape.topk; ++i) {
     const auto b = ids.view().int_at(row, kv_head, i);
     for (std::int64_t j = std::int64_t{b} * shape.block; b >= 0 && j < (b + 1) * std::int64_t{shape.block}; ++j)
       if (j <= position(row)) keys.push_back(j);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small `attend` case made by hand, and an emulation of implementations of it in single precision: honest ones that
+// A small `attend` or `dense` case made by hand, and an emulation of implementations of it in single precision: honest ones that
 // round where kernels do, and faulty ones.
 #pragma once
 
@@ -31,6 +31,7 @@ struct attend_shape {
   std::int32_t hq = 4, hkv = 2, d = 16, block = 8, topk = 4;
   std::vector<sequence> sequences = {{20, 45}};
   dtype type = bf16;
+  bool dense = false;  // no ids: every visible key
 };
 
 // Where an emulated implementation departs from plain single precision. Faults edit the list of keys (in order of

@@ -42,6 +42,12 @@ batch_spec ragged() {
   return spec;
 }
 
+TEST(attend, one_head_alone_has_the_same_bits) {
+  const batch b(ragged());
+  const auto all = attend_all(b);
+  for (const auto& want : all) expect_same_bits({attend_head(b.inputs(), want.row, want.head, every_term)}, {want});
+}
+
 struct storage_case {
   const char* name;
   dtype type;

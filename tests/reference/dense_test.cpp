@@ -60,6 +60,27 @@ void expect_plain(const batch& b) {
   for (const auto& row : rows) expect_close(row, plain_attend(b, row.row, row.head, every_term), 1e-12);
 }
 
+// What the judge of attention uses for both operators.
+TEST(dense, attend_without_ids_gives_the_same_bits) {
+  for (const auto layout : {page_layout::contiguous, page_layout::paged}) {
+    batch_spec spec = ragged();
+    spec.layout = layout;
+    spec.page_size = layout == page_layout::paged ? 24 : 0;
+    const batch b(spec);
+    attend_inputs in = b.inputs();
+    in.ids = {};
+    in.p.topk = 0;
+    expect_same_bits(attend(in, b.all_rows(), every_term), dense_all(b));
+    const auto with_ids = attended_keys(b.inputs(), 5, 1), without = attended_keys(in, 5, 1);
+    ASSERT_EQ(without.size(), with_ids.size());
+    for (std::size_t j = 0; j < without.size(); ++j) {
+      EXPECT_EQ(without[j].key, static_cast<std::int64_t>(j));
+      EXPECT_EQ(without[j].block, with_ids[j].block);
+      EXPECT_EQ(without[j].weight, with_ids[j].weight);
+    }
+  }
+}
+
 struct storage_case {
   const char* name;
   dtype type;
