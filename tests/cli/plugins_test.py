@@ -137,7 +137,7 @@ class Profiles(ProgramTest):
 
 
 class PlantedFaults(ProgramTest):
-    """Five plugins with one fault each, rejected with the stage, the row and, where a code names it, the key or block."""
+    """Plugins with one fault each, rejected with the stage, the row and, where a code names it, the key or block."""
 
     def failing(self, name, operator):
         report = self.report("check", "--impl", plugin(name), "--op", operator, code=1)
@@ -176,8 +176,8 @@ class PlantedFaults(ProgramTest):
             ("relu_scores", "index", "*negative*", "K5", ["chosen"]),
             ("unscaled_scores", "score", "*rag.draft*", "K1", ["index_scale left out"]),
             ("short_scores", "score", "*rag.draft*", "K1", []),
-            ("swapped_index_pages", "score", "*rag.draft*", "K1", []),
-            ("swapped_index_pages", "index", "*rag.three*", "K5", ["chosen"]),
+            ("swap_table_entries", "score", "*rag.draft*", "K1", []),
+            ("swap_table_entries", "index", "*rag.three*", "K5", ["chosen"]),
             ("nan_wins", "score", "*special.nan*", "K1", []),
             ("nan_wins", "index", "*special.nan*", "K5", ["chosen"]),
             ("clamped_scores", "score", "*special.inf*", "K1", []),
@@ -197,6 +197,20 @@ class PlantedFaults(ProgramTest):
 
     def test_wrong_kv_head(self):
         self.failing("wrong_kv_head", "attend")
+
+    def test_dense(self):
+        for name, family in [("drop_key", "key_code"), ("drop_heavy_key", "needle"), ("mask_off_by_one", "random"),
+                             ("double_block", "random"), ("wrong_kv_head", "needle"), ("swap_table_entries", "random")]:
+            with self.subTest(name=name):
+                self.assertTrue(any(f"/{family}" in c["name"] for c in self.failing(name, "dense")))
+        self.assertIn("key", self.named(self.failing("drop_key", "dense"), "key_code"))
+
+    def test_short_accumulation(self):
+        for operator in ("attend/m3", "dense/m3.tp4"):
+            case = f"{operator}/q1.n8K.x4/bf16.paged/carry/s0"
+            seen = self.report("repro", case, "--impl", plugin("accumulate_16bit"), code=1)["cases"][0]
+            self.assertEqual((seen["verdict"], seen["kind"]), ("fail", "numeric"), seen["reason"])
+            self.assertIn("K3", seen["reason"])
 
 
 def children_of(pid):

@@ -32,11 +32,16 @@ std::string verdict(const std::string& name, Test& test) {
 }
 
 small_attend attend_case() { return small_attend({.topk = 4, .sequences = {{3, 61}, {2, 80}}}); }
+small_attend dense_case(std::int32_t page_layout = 0, std::int32_t page_size = 0) {
+  return small_attend(
+      {.page_layout = page_layout, .page_size = page_size, .sequences = {{3, 300}, {2, 800}}, .dense = true});
+}
 
 }  // namespace
 
 TEST(faults, attend_results_are_wrong) {
-  for (const char* name : {"drop_key", "attend_swap_block", "mask_off_by_one", "double_block", "wrong_kv_head"}) {
+  for (const char* name : {"drop_key", "drop_heavy_key", "attend_swap_block", "mask_off_by_one", "double_block",
+                           "wrong_kv_head", "accumulate_16bit"}) {
     small_attend test = attend_case();
     const std::string found = verdict(name, test);
     EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
@@ -47,7 +52,7 @@ TEST(faults, attend_results_are_wrong) {
 
 TEST(faults, index_branch_results_are_wrong) {
   for (const char* name : {"drop_key", "mask_off_by_one", "mask_after_max", "wrong_index_head", "relu_scores",
-                           "unscaled_scores", "short_scores", "swapped_index_pages"}) {
+                           "unscaled_scores", "short_scores", "swap_table_entries"}) {
     small_index score(MSABENCH_OP_SCORE, {.page_size = 8, .sequences = {{4, 75}, {2, 129}}});
     const std::string found = verdict(name, score);
     EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
@@ -73,6 +78,24 @@ TEST(faults, of_special_index_keys) {
   for (std::int64_t j = 0; j < 64; ++j)
     for (std::int64_t c = 0; c < equal.shape.di; ++c) equal.set_key(0, j, c, 0.5);
   EXPECT_EQ(verdict("ties_high", equal), "row 0 head 0: other ids than expected");
+}
+
+TEST(faults, dense_results_are_wrong) {
+  for (const char* name :
+       {"drop_key", "drop_heavy_key", "mask_off_by_one", "double_block", "wrong_kv_head", "accumulate_16bit"}) {
+    small_attend test = dense_case();
+    const std::string found = verdict(name, test);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+  }
+  small_attend untouched = dense_case();
+  EXPECT_EQ(verdict("attend_swap_block", untouched), "none");
+}
+
+TEST(faults, exchanged_pages_show_where_there_are_pages) {
+  small_attend paged = dense_case(1, 16);
+  EXPECT_EQ(verdict("swap_table_entries", paged).rfind("row ", 0), 0u);
+  small_attend contiguous = dense_case();
+  EXPECT_EQ(verdict("swap_table_entries", contiguous), "none");
 }
 
 TEST(faults, a_dropped_key_shows_in_rows_with_one_key) {

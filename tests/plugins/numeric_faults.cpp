@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong results, each by one replaced stage of the naive kernels.
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "kernels/common/lengths.h"
 #include "kernels/naive/glue.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
-#include "tests/plugins/fault.h"
+#include "kernels/naive/storage.h"
 
 namespace msabench::faults {
 namespace {
@@ -29,6 +29,37 @@ float maximum_without_a_key(const float* query, float scale, const tile& keys, f
   if (keys.slot != std::min(3, keys.slots - 1) || keys.count == 0) return maximum;
   scores[std::min(37, keys.count - 1)] = no_score;
   return *std::max_element(scores, scores + keys.count);
+}
+
+float maximum_without_the_heaviest_key(const float* query, float scale, const tile& keys, float* scores) {
+  exact_stages.block_maximum(query, scale, keys, scores);
+  if (keys.count == 0) return no_score;
+  *std::max_element(scores, scores + keys.count) = no_score;
+  return *std::max_element(scores, scores + keys.count);
+}
+
+float bf16_of(float value) {
+  std::uint16_t stored = 0;
+  store_row(&value, 1, bf16_type, &stored);
+  load_row(&stored, bf16_type, 1, &value);
+  return value;
+}
+
+void attend_block_in_16_bits(const float* scores, float maximum, const tile& values, weighted_sum& sum) {
+  exact_stages.attend_block(scores, maximum, values, sum);  // of it only the weight stands
+  for (std::int32_t c = 0; c < values.d; ++c) {
+    sum.values[c] = 0;
+    for (std::int32_t i = 0; i < values.count; ++i) {
+      const float weight = std::exp(scores[i] - maximum);
+      sum.values[c] = bf16_of(sum.values[c] + weight * values.rows[static_cast<std::int64_t>(i) * values.d + c]);
+    }
+  }
+}
+
+void merge_in_16_bits(const weighted_sum& block, std::int32_t slot, std::int32_t slots, std::int32_t d,
+                      weighted_sum& row) {
+  exact_stages.merge(block, slot, slots, d, row);
+  for (std::int32_t c = 0; c < d; ++c) row.values[c] = bf16_of(row.values[c]);
 }
 
 void select_the_next_best(const selection_rule& rule, const row_place& place, const float* scores,
@@ -140,11 +171,28 @@ std::int32_t query_head_by_modulo(std::int32_t kv_head, std::int32_t member, std
 
 }  // namespace
 
-/// attend: of every row's fourth block (the last one if it has fewer) key 37 (the last one if it sees fewer). score and
+/// attend, dense: of every row's fourth block (the last one if it has fewer) key 37 (the last one if it sees fewer). score and
 /// index: the same of every block.
 const msabench_plugin* drop_key(const msabench_host* host) {
   return with_stages(host, "drop_key", [](stages s) {
     s.block_maximum = maximum_without_a_key;
+    return s;
+  });
+}
+
+/// attend, dense: of every block the key of the highest score.
+const msabench_plugin* drop_heavy_key(const msabench_host* host) {
+  return with_stages(host, "drop_heavy_key", [](stages s) {
+    s.block_maximum = maximum_without_the_heaviest_key;
+    return s;
+  });
+}
+
+/// attend, dense: weighted values are added up in bf16.
+const msabench_plugin* accumulate_16bit(const msabench_host* host) {
+  return with_stages(host, "accumulate_16bit", [](stages s) {
+    s.attend_block = attend_block_in_16_bits;
+    s.merge = merge_in_16_bits;
     return s;
   });
 }
@@ -165,7 +213,7 @@ const msabench_plugin* attend_swap_block(const msabench_host* host) {
   });
 }
 
-/// attend, score and index: a row sees the key after its own position, where its block and the sequence have one.
+/// attend, dense, score and index: a row sees the key after its own position, where its block and the sequence have one.
 const msabench_plugin* mask_off_by_one(const msabench_host* host) {
   return with_stages(host, "mask_off_by_one", [](stages s) {
     s.visible_keys = visible_keys_and_the_next;
@@ -173,7 +221,7 @@ const msabench_plugin* mask_off_by_one(const msabench_host* host) {
   });
 }
 
-/// attend: the middle one of a row's blocks counts twice.
+/// attend, dense: the middle one of a row's blocks counts twice.
 const msabench_plugin* double_block(const msabench_host* host) {
   return with_stages(host, "double_block", [](stages s) {
     s.merge = merge_the_middle_block_twice;
@@ -181,7 +229,7 @@ const msabench_plugin* double_block(const msabench_host* host) {
   });
 }
 
-/// attend: query head h uses KV head h % Hkv.
+/// attend, dense: query head h uses KV head h % Hkv.
 const msabench_plugin* wrong_kv_head(const msabench_host* host) {
   return with_stages(host, "wrong_kv_head", [](stages s) {
     s.query_head = query_head_by_modulo;
@@ -250,37 +298,6 @@ const msabench_plugin* ties_high(const msabench_host* host) {
   return with_stages(host, "ties_high", [](stages s) {
     s.select_row = select_the_higher_of_equals;
     return s;
-  });
-}
-
-/// score and index: of every sequence the first two pages of the index cache are exchanged.
-const msabench_plugin* swapped_index_pages(const msabench_host* host) {
-  return changed(host, "swapped_index_pages", [](msabench_plugin& table) {
-    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
-      const msabench_tensor* given = tensor_at(args, MSABENCH_BLOCK_TABLE_IDX);
-      if (given == nullptr || given->shape[0] == 0 || given->shape[1] < 2)
-        return exact().run(plan, args, workspace, stream);
-      // Memory that the second launch finds ready (rule R3).
-      static thread_local std::vector<std::int32_t> entries;
-      const auto* first = static_cast<const std::int32_t*>(given->data);
-      entries.assign(first, first + extent_bytes(*given) / sizeof *first);
-      const auto* lens = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_KV_LENS)->data);
-      const std::int64_t page_size = tensor_at(args, MSABENCH_K_IDX)->shape[1];
-      for (std::int64_t b = 0; b < given->shape[0]; ++b)
-        if (lens[b] > page_size)
-          std::swap(entries[static_cast<std::size_t>(b * given->strides[0])],
-                    entries[static_cast<std::size_t>(b * given->strides[0] + 1)]);
-      msabench_tensor swapped = *given;
-      swapped.data = entries.data();
-      std::array<const msabench_tensor*, MSABENCH_SLOT_COUNT_1_0> slots{};
-      for (std::uint32_t i = 0; i < slots.size() && i < static_cast<std::uint32_t>(args->slot_count); ++i)
-        slots[i] = args->slot[i];
-      slots[MSABENCH_BLOCK_TABLE_IDX] = &swapped;
-      msabench_args own = *args;
-      own.slot = slots.data();
-      own.slot_count = MSABENCH_SLOT_COUNT_1_0;
-      return exact().run(plan, &own, workspace, stream);
-    };
   });
 }
 

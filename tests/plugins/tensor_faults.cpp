@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/plugins/fault.h"
@@ -146,6 +147,40 @@ const msabench_plugin* stale_state(const msabench_host* host) {
     table.destroy = [](msabench_plan* plan) {
       seen.erase(plan);
       exact().destroy(plan);
+    };
+  });
+}
+
+/// The first and the last page of every sequence are taken for each other.
+const msabench_plugin* swap_table_entries(const msabench_host* host) {
+  return changed(host, "swap_table_entries", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      struct paged_cache {
+        msabench_slot table, keys;
+        int page_axis;
+      };
+      constexpr paged_cache caches[] = {{MSABENCH_BLOCK_TABLE, MSABENCH_K, 2},
+                                        {MSABENCH_BLOCK_TABLE_IDX, MSABENCH_K_IDX, 1}};
+      std::vector<const msabench_tensor*> slots(args->slot, args->slot + args->slot_count);
+      std::array<std::vector<std::int32_t>, std::size(caches)> entries;
+      std::array<msabench_tensor, std::size(caches)> swapped;
+      for (std::size_t i = 0; i < std::size(caches); ++i) {
+        const msabench_tensor* given = tensor_at(args, caches[i].table);
+        if (given == nullptr || extent_bytes(*given) == 0) continue;
+        const auto* first = static_cast<const std::int32_t*>(given->data);
+        entries[i].assign(first, first + extent_bytes(*given) / sizeof(std::int32_t));
+        const auto kv_lens = ints_of(*tensor_at(args, MSABENCH_KV_LENS));
+        const std::int64_t page_size = tensor_at(args, caches[i].keys)->shape[caches[i].page_axis];
+        for (std::size_t b = 0; b < kv_lens.size(); ++b) {
+          auto* const row = entries[i].data() + static_cast<std::int64_t>(b) * given->strides[0];
+          if (kv_lens[b] > 0) std::swap(row[0], row[(kv_lens[b] - 1) / page_size]);
+        }
+        swapped[i] = *given;
+        swapped[i].data = entries[i].data();
+        slots[caches[i].table] = &swapped[i];
+      }
+      const msabench_args changed_args{sizeof changed_args, args->slot_count, slots.data()};
+      return exact().run(plan, &changed_args, workspace, stream);
     };
   });
 }
