@@ -2,6 +2,7 @@
 #include "attend_world.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
@@ -277,6 +278,15 @@ std::string told(const std::vector<check_result>& checks) {
     text += fmt::format("{} passed {} observed {} value {} limit {} named '{}' cure '{}' note '{}'\n", c.id, c.passed,
                         c.observed, c.value, c.limit, c.named, c.cure, c.note);
   return text;
+}
+
+double seen(attend_world& w, perturbation fault) {
+  w.targets = {fault};
+  const auto d = expect(w.subject(), w.all_rows())->measure();
+  EXPECT_TRUE(d.judged);
+  EXPECT_EQ(d.by_fault.size(), 1U);
+  EXPECT_TRUE(std::isfinite(d.value));
+  return d.value;
 }
 
 }  // namespace msabench::judge::test

@@ -94,4 +94,7 @@ std::vector<check_result> checks_of(const attend_world& w);
 bool passes(const std::vector<check_result>& checks);
 std::string told(const std::vector<check_result>& checks);
 
+// The detectability of one fault.
+double seen(attend_world& w, perturbation fault);
+
 }  // namespace msabench::judge::test

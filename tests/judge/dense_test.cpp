@@ -29,11 +29,6 @@ std::string named(attend_world& w, const variant& v) {
   return k3.named;
 }
 
-double seen(attend_world& w, perturbation fault) {
-  w.targets = {fault};
-  return expect(w.subject(), w.all_rows())->measure().value;
-}
-
 TEST(dense, honest_implementations_pass) {
   for (const double sharpness : {0.3, 1.0, 4.0})
     for (const variant& how : {variant{}, variant{.reversed = true}, variant{.p = bf16}, variant{.splits = 7}}) {

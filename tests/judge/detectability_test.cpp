@@ -40,15 +40,6 @@ TEST(sampling, finds_the_rows_on_which_faults_can_show) {
   EXPECT_NE(std::ranges::find(apart, 81U), apart.end());
 }
 
-double seen(attend_world& w, perturbation fault) {
-  w.targets = {fault};
-  const auto d = expect(w.subject(), w.all_rows())->measure();
-  EXPECT_TRUE(d.judged);
-  EXPECT_EQ(d.by_fault.size(), 1U);
-  EXPECT_TRUE(std::isfinite(d.value));
-  return d.value;
-}
-
 attend_world m3_size(const std::string& family = "random") {
   attend_world w({.hq = 4, .hkv = 2, .d = 128, .block = 128, .topk = 16, .sequences = {{1, 3969}, {1, 4000}}}, family);
   return w;
