@@ -14,7 +14,7 @@ namespace msabench {
 namespace {
 
 // Best first; a name that is not built into this program is not there.
-constexpr const char* preference[] = {"naive"};
+constexpr const char* preference[] = {"cpu", "naive"};
 
 std::string best_implementation() {
   const auto built_in = builtin_implementations();

@@ -24,6 +24,7 @@ struct builtin {
 };
 
 constexpr builtin builtins[] = {
+    {"cpu", "vectors and tiles on the CPU, by the best instruction set it has", {device_type::cpu, 0}},
     {"naive", "plain fp32 loops on the CPU, the slowest and easiest to read", {device_type::cpu, 0}},
 };
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "kernels/common/calls.h"
+#include "kernels/common/storage.h"
 #include "kernels/naive/stages.h"
-#include "kernels/naive/storage.h"
 
 namespace msabench::naive {
 

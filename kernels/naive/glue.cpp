@@ -6,11 +6,11 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/implementation.h"
+#include "kernels/common/storage.h"
 #include "kernels/naive/attend.h"
 #include "kernels/naive/index.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
-#include "kernels/naive/storage.h"
 
 namespace msabench::naive {
 namespace {
@@ -103,7 +103,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
   naive_kernels = {.name = name,
                    .description = description,
                    .stores = is_float_storage,
-                   .storage_types = "bf16 {4,16,1}, fp16 {2,16,1} and fp32 {2,32,1}",
+                   .storage_types = float_storage_types,
                    .profile = profile,
                    .numerics = numerics,
                    .scratch_bytes = scratch_bytes,

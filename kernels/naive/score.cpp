@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/naive/storage.h"
+#include "kernels/common/storage.h"
 #include "kernels/naive/tasks.h"
 
 namespace msabench::naive {

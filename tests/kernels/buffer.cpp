@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 namespace msabench::plugin_test {
@@ -20,6 +22,24 @@ std::uint16_t to_bf16(float value) {
 }
 
 float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+std::uint16_t to_fp16(float value) {
+  const double magnitude = std::abs(static_cast<double>(value));
+  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7e00);
+  // In units of the last place; below 2^-14 they stay 2^-24, and rounding up to the next power of two carries over.
+  const int exponent = magnitude < std::ldexp(1.0, -14) ? -14 : std::ilogb(magnitude);
+  if (exponent > 15) return static_cast<std::uint16_t>(sign | 0x7c00);
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return static_cast<std::uint16_t>(sign | ((exponent + 14) * 1024 + units));
+}
+
+float from_fp16(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double magnitude = std::ldexp(fraction + (exponent == 0 ? 0 : 1024), std::max(exponent, 1) - 25);
+  if (exponent == 31) magnitude = fraction == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
+  return static_cast<float>(bits & 0x8000 ? -magnitude : magnitude);
+}
 
 buffer::buffer(msabench_dtype type, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides)
     : type_(type), shape_(std::move(shape)), strides_(std::move(strides)) {
@@ -55,7 +75,7 @@ double buffer::get(std::initializer_list<std::int64_t> index) const {
   if (type_.bits == 16) {
     std::uint16_t bits;
     std::memcpy(&bits, from, sizeof bits);
-    return from_bf16(bits);
+    return type_.code == bf16_type.code ? from_bf16(bits) : from_fp16(bits);
   }
   if (type_.code == int32_type.code) {
     std::int32_t value;
@@ -70,7 +90,8 @@ double buffer::get(std::initializer_list<std::int64_t> index) const {
 void buffer::set(std::initializer_list<std::int64_t> index, double value) {
   std::byte* to = memory_.data() + offset(index);
   if (type_.bits == 16) {
-    const std::uint16_t bits = to_bf16(static_cast<float>(value));
+    const auto number = static_cast<float>(value);
+    const std::uint16_t bits = type_.code == bf16_type.code ? to_bf16(number) : to_fp16(number);
     std::memcpy(to, &bits, sizeof bits);
   } else if (type_.code == int32_type.code) {
     const auto number = static_cast<std::int32_t>(value);

@@ -13,11 +13,15 @@ namespace msabench::plugin_test {
 
 inline constexpr msabench_dtype int32_type{0, 32, 1};
 inline constexpr msabench_dtype fp32_type{2, 32, 1};
+inline constexpr msabench_dtype fp16_type{2, 16, 1};
 inline constexpr msabench_dtype bf16_type{4, 16, 1};
 
 /// Nearest bf16, for values that are finite.
 std::uint16_t to_bf16(float value);
 float from_bf16(std::uint16_t bits);
+/// Nearest fp16.
+std::uint16_t to_fp16(float value);
+float from_fp16(std::uint16_t bits);
 
 class buffer {
  public:
@@ -25,7 +29,7 @@ class buffer {
   /// Strides default to packed. Every byte starts as 0xA5, which is no value that a test expects.
   buffer(msabench_dtype type, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides = {});
 
-  /// Elements are addressed by their indices and carried as double: bf16, fp32 and int32 fit.
+  /// Elements are addressed by their indices and carried as double: bf16, fp16, fp32 and int32 fit.
   double get(std::initializer_list<std::int64_t> index) const;
   void set(std::initializer_list<std::int64_t> index, double value);
 

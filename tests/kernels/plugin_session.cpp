@@ -8,7 +8,7 @@
 
 namespace msabench::plugin_test {
 
-std::string naive_path() { return MSABENCH_NAIVE_PLUGIN; }
+std::string plugin_path(const std::string& name) { return std::string(MSABENCH_PLUGINS) + "/" + name + ".so"; }
 
 const msabench_plugin* load_plugin(const std::string& path, int threads, msabench_device device) {
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -12,8 +12,8 @@
 
 namespace msabench::plugin_test {
 
-/// Path of the tree's naive plugin.
-std::string naive_path();
+/// Path of a plugin of the tree, by its name.
+std::string plugin_path(const std::string& name);
 
 inline constexpr msabench_device cpu{1, 0};
 

@@ -17,6 +17,11 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape, boo
   return strides;
 }
 
+/// Unit roundoff.
+double u_of(msabench_dtype type) {
+  return std::ldexp(1.0, type.code == bf16_type.code ? -8 : type.bits == 16 ? -11 : -24);
+}
+
 void fill_random(buffer& to, std::mt19937& random) {
   // Uniform by integers: the standard distributions differ between libraries.
   const auto& shape = to.shape();
@@ -232,11 +237,11 @@ expected_row small_attend::expected(std::int64_t row, std::int32_t head) const {
   result.lse = maximum + std::log(total);
   // Scores are off by at most d + 2 roundings of the gauge, exponentials by 2^-22 and the rounding of their argument; a
   // weighted mean moves by at most twice that times the mean of |v|; every addition of the sums may round once.
-  const double u32 = std::ldexp(1.0, -24), u_out = std::ldexp(1.0, shape.type.bits == 16 ? -8 : -24);
+  const double u32 = std::ldexp(1.0, -24), u_out = u_of(shape.type);
   const double eta = (shape.d + 2) * u32 * gauge + 4 * u32 + 8 * u32 * gauge;
-  // dense: naive takes 128 keys at a time.
-  const auto additions = shape.dense ? 128 + (std::ssize(keys) + 127) / 128 : std::ptrdiff_t{shape.block} + shape.topk;
-  const double chain = static_cast<double>(additions) * u32;
+  // Keys may be summed one after the other, or in tiles of 128 where there are many.
+  const std::ptrdiff_t tiles = 128 + (std::ssize(keys) + 127) / 128;
+  const double chain = static_cast<double>(shape.dense ? tiles : std::ssize(keys)) * u32;
   result.lse_limit = 1.02 * (eta + chain + 4 * u32 + 4 * u32 * (std::abs(maximum) + std::abs(result.lse)));
   for (std::size_t c = 0; c < result.out.size(); ++c) {
     double sum = 0, magnitude = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// score and index of the naive plugin, and its storage types.
+// score and index, and the storage types.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/naive/storage.h"
+#include "kernels/common/storage.h"
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_index.h"
 
 using namespace msabench::plugin_test;
@@ -15,18 +16,18 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
-const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(naive_path());
-  return plugin;
-}
+class index_branch : public each_plugin {
+ protected:
+  void expect_right(small_index& test) {
+    session plan(plugin(), test.problem);
+    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
+    arguments args = test.args();
+    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
+    EXPECT_EQ(test.fault().value_or("none"), "none");
+  }
+};
 
-void expect_right(small_index& test) {
-  session plan(naive(), test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
-  arguments args = test.args();
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
-  EXPECT_EQ(test.fault().value_or("none"), "none");
-}
+MSABENCH_FOR_EACH_PLUGIN(index_branch);
 
 const index_shape shapes[] = {{},
                               {.di = 7, .page_size = 8},
@@ -38,7 +39,7 @@ const index_shape shapes[] = {{},
 
 }  // namespace
 
-TEST(naive_score, agrees_with_double_loops) {
+TEST_P(index_branch, scores_agree_with_double_loops) {
   for (const auto& shape : shapes) {
     for (unsigned seed = 0; seed < 2; ++seed) {
       small_index test(MSABENCH_OP_SCORE, shape, seed);
@@ -47,7 +48,7 @@ TEST(naive_score, agrees_with_double_loops) {
   }
 }
 
-TEST(naive_index, agrees_with_double_loops) {
+TEST_P(index_branch, ids_agree_with_double_loops) {
   for (const auto& shape : shapes) {
     for (unsigned seed = 0; seed < 2; ++seed) {
       small_index test(MSABENCH_OP_INDEX, shape, seed);
@@ -56,7 +57,7 @@ TEST(naive_index, agrees_with_double_loops) {
   }
 }
 
-TEST(naive_score, nan_keys_are_ignored_and_infinite_ones_are_not) {
+TEST_P(index_branch, nan_keys_are_ignored_and_infinite_ones_are_not) {
   small_index test(MSABENCH_OP_SCORE, {.heads = 1, .sequences = {{2, 40}}});
   for (std::int64_t j = 8; j < 16; ++j) test.set_key(0, j, 3, no_number);
   test.set_key(0, 20, 5, no_number);
@@ -68,7 +69,7 @@ TEST(naive_score, nan_keys_are_ignored_and_infinite_ones_are_not) {
   EXPECT_TRUE(std::isfinite(test.scores.get({0, 1, 2})));
 }
 
-TEST(naive_score, negative_scores_stay_negative) {
+TEST_P(index_branch, negative_scores_stay_negative) {
   small_index test(MSABENCH_OP_SCORE, {.heads = 1, .sequences = {{1, 40}}});
   test.q_idx.set({0, 0, 0}, 10);
   for (std::int64_t j = 0; j < 40; ++j) test.set_key(0, j, 0, -20);
@@ -76,12 +77,32 @@ TEST(naive_score, negative_scores_stay_negative) {
   for (std::int64_t b = 0; b < 5; ++b) EXPECT_LT(test.scores.get({0, 0, b}), -1);
 }
 
-TEST(naive_score, a_long_row_is_cut_into_tasks_that_agree) {
+TEST_P(index_branch, a_long_row_is_cut_into_tasks_that_agree) {
   small_index test(MSABENCH_OP_SCORE, {.heads = 1, .di = 8, .block = 2, .sequences = {{1, 1001}, {2, 300}}});
   expect_right(test);
 }
 
-TEST(naive_index, equal_scores_go_to_the_lower_block) {
+TEST_P(index_branch, a_row_of_many_strips_is_shared_out) {
+  for (const auto type : {fp32_type, bf16_type, fp16_type}) {
+    small_index test(
+        MSABENCH_OP_INDEX,
+        {.di = 20, .topk = 6, .init_blocks = 1, .page_size = 24, .type = type, .sequences = {{1, 20000}, {2, 9000}}});
+    expect_right(test);
+    const auto ids = test.ids.bytes(), lse = test.lse_idx.bytes();
+    for (const int threads : {1, 3, 16}) {
+      test.ids.poison();
+      test.lse_idx.poison();
+      const msabench_plugin* with_threads = load_plugin(path(), threads);
+      session plan(with_threads, test.problem);
+      arguments args = test.args();
+      ASSERT_EQ(plan.run(args), MSABENCH_OK) << with_threads->last_error();
+      EXPECT_EQ(test.ids.bytes(), ids) << threads;
+      EXPECT_EQ(test.lse_idx.bytes(), lse) << threads;
+    }
+  }
+}
+
+TEST_P(index_branch, equal_scores_go_to_the_lower_block) {
   small_index test(MSABENCH_OP_INDEX, {.heads = 1, .topk = 3, .sequences = {{1, 64}}});
   for (std::int64_t j = 0; j < 64; ++j) {
     for (std::int64_t c = 0; c < test.shape.di; ++c) test.set_key(0, j, c, 0.5);
@@ -91,37 +112,39 @@ TEST(naive_index, equal_scores_go_to_the_lower_block) {
   EXPECT_EQ(test.ids.get({0, 0, 2}), 7);
 }
 
-TEST(naive_index, lse_is_written_only_where_it_is_wanted) {
+TEST_P(index_branch, lse_is_written_only_where_it_is_wanted) {
   small_index test(MSABENCH_OP_INDEX, {});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   args.remove(MSABENCH_LSE_IDX);
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
+  ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
   EXPECT_TRUE(test.lse_idx.untouched({0, 0}));
   EXPECT_FALSE(test.ids.untouched({0, 0, 0}));
 }
 
-TEST(naive_index, declares_chains_of_the_index_branch) {
+TEST_P(index_branch, declares_chains_of_the_index_branch) {
   small_index test(MSABENCH_OP_INDEX, {.di = 128, .block = 16, .topk = 3, .type = bf16_type});
-  session plan(naive(), test.problem);
-  EXPECT_EQ(plan.capability().numerics.chain_score, 21u);
-  EXPECT_EQ(plan.capability().numerics.chain_row_sum, 19u);
+  session plan(plugin(), test.problem);
+  // naive: an eighth of the products in each lane. cpu: two chains of 64.
+  const bool naive = GetParam().file == std::string("naive");
+  EXPECT_EQ(plan.capability().numerics.chain_score, naive ? 21u : 67u);
+  EXPECT_LE(plan.capability().numerics.chain_row_sum, naive ? 19u : 48u);
   EXPECT_EQ(plan.capability().numerics.operand.code, bf16_type.code);
   EXPECT_EQ(plan.capability().profile.ties_low_id, 1);
 }
 
 // Every fp16 value comes back from its own bits, and what lies between two goes to the nearer, of equally near ones to
 // the even one.
-TEST(naive_storage, fp16) {
+TEST(storage, fp16) {
   using namespace msabench;
   const auto load = [](std::uint16_t bits) {
     float value = 0;
-    naive::load_row(&bits, kernels::fp16_type, 1, &value);
+    kernels::load_row(&bits, kernels::fp16_type, 1, &value);
     return value;
   };
   const auto store = [](float value) {
     std::uint16_t bits = 0;
-    naive::store_row(&value, 1, kernels::fp16_type, &bits);
+    kernels::store_row(&value, 1, kernels::fp16_type, &bits);
     return bits;
   };
   EXPECT_EQ(load(0x3c00), 1.0F);

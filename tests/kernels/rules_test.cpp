@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_attend.h"
 #include "tests/kernels/small_select.h"
 
@@ -16,31 +17,30 @@ using namespace msabench::plugin_test;
 
 namespace {
 
-const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(naive_path());
-  return plugin;
-}
-
 /// A struct as a host of a later minor version has it.
 struct longer_problem {
   msabench_problem known;
   std::int32_t later[4];
 };
 
+class rules : public each_plugin {};
+
+MSABENCH_FOR_EACH_PLUGIN(rules);
+
 }  // namespace
 
-TEST(naive_rules, longer_structs_count_if_they_are_used) {
+TEST_P(rules, longer_structs_count_if_they_are_used) {
   small_attend test({});
   longer_problem problem{test.problem, {}};
   problem.known.struct_size = sizeof problem;
   msabench_capability capability{};
   capability.struct_size = sizeof capability;
-  EXPECT_EQ(naive()->query(&problem.known, &capability), MSABENCH_OK);
+  EXPECT_EQ(plugin()->query(&problem.known, &capability), MSABENCH_OK);
   problem.later[2] = 1;
-  EXPECT_EQ(naive()->query(&problem.known, &capability), MSABENCH_UNSUPPORTED);
+  EXPECT_EQ(plugin()->query(&problem.known, &capability), MSABENCH_UNSUPPORTED);
 }
 
-TEST(naive_rules, shorter_structs_read_as_zero_and_are_not_overrun) {
+TEST_P(rules, shorter_structs_read_as_zero_and_are_not_overrun) {
   small_attend test({});
   msabench_problem problem = test.problem;
   problem.struct_size = offsetof(msabench_problem, profile);
@@ -48,51 +48,54 @@ TEST(naive_rules, shorter_structs_read_as_zero_and_are_not_overrun) {
   msabench_capability capability;
   std::memset(&capability, 0xa5, sizeof capability);
   capability.struct_size = offsetof(msabench_capability, profile);
-  ASSERT_EQ(naive()->query(&problem, &capability), MSABENCH_OK) << naive()->last_error();
+  ASSERT_EQ(plugin()->query(&problem, &capability), MSABENCH_OK) << plugin()->last_error();
   EXPECT_EQ(capability.struct_size, offsetof(msabench_capability, profile));
-  EXPECT_EQ(capability.numerics.chain_out, 11u);
+  EXPECT_GT(capability.numerics.chain_out, 0u);
   EXPECT_EQ(capability.profile.struct_size, 0xa5a5a5a5u);
 }
 
-TEST(naive_rules, declares_what_it_does) {
+TEST_P(rules, declares_what_it_does) {
   small_attend test({.block = 16, .topk = 3, .type = bf16_type});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   const msabench_numerics& numerics = plan.capability().numerics;
   EXPECT_EQ(numerics.struct_size, sizeof numerics);
   EXPECT_EQ(numerics.operand.code, bf16_type.code);
   EXPECT_EQ(numerics.p_operand.code, fp32_type.code);
-  EXPECT_EQ(numerics.chain_out, 19u);
-  EXPECT_EQ(numerics.chain_row_sum, 19u);
+  // naive: the keys of a block one after the other, then the blocks. cpu: chains of 64, and no longer than 48 keys.
+  const bool naive = GetParam().file == std::string("naive");
+  EXPECT_EQ(numerics.chain_out, naive ? 19u : 48u);
+  EXPECT_LE(numerics.chain_row_sum, naive ? 19u : 48u);
+  EXPECT_GT(numerics.chain_row_sum, 0u);
   EXPECT_EQ(plan.capability().profile.repeatable, 1);
 }
 
-TEST(naive_rules, other_devices_get_no_plugin) {
-  EXPECT_STREQ(naive()->name, "naive");
-  EXPECT_EQ(load_plugin(naive_path(), 2, {2, 0}), nullptr);
+TEST_P(rules, other_devices_get_no_plugin) {
+  EXPECT_EQ(plugin()->name, std::string(GetParam().file));
+  EXPECT_EQ(load_plugin(path(), 2, {2, 0}), nullptr);
 }
 
-TEST(naive_rules, dirty_workspaces_threads_and_repeats_give_the_same_bits) {
+TEST_P(rules, dirty_workspaces_threads_and_repeats_give_the_same_bits) {
   small_attend test({.hq = 8, .hkv = 4, .d = 32, .type = bf16_type});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args, 0x00), MSABENCH_OK);
   const auto first = test.out.bytes();
   test.out.poison();
   ASSERT_EQ(plan.run(args, 0xff), MSABENCH_OK);
   EXPECT_EQ(test.out.bytes(), first);
-  const msabench_plugin* alone = load_plugin(naive_path(), 1);
+  const msabench_plugin* alone = load_plugin(path(), 1);
   test.out.poison();
   {
     session single(alone, test.problem);
     ASSERT_EQ(single.run(args), MSABENCH_OK);
   }
-  load_plugin(naive_path(), 2);
+  load_plugin(path(), 2);
   EXPECT_EQ(test.out.bytes(), first);
 }
 
-TEST(naive_rules, one_plan_serves_other_lengths) {
+TEST_P(rules, one_plan_serves_other_lengths) {
   small_attend test({.sequences = {{4, 60}, {2, 33}}});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   ASSERT_EQ(test.fault().value_or("none"), "none");
@@ -109,14 +112,14 @@ TEST(naive_rules, one_plan_serves_other_lengths) {
   EXPECT_EQ(test.fault().value_or("none"), "none");
 }
 
-TEST(naive_rules, two_plans_at_once) {
-  const auto work = [](unsigned seed, std::string& verdict) {
+TEST_P(rules, two_plans_at_once) {
+  const auto work = [this](unsigned seed, std::string& verdict) {
     small_attend test({.sequences = {{20, 90}, {3, 70}}}, seed);
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     arguments args = test.args();
     for (int repeat = 0; repeat < 20 && verdict.empty(); ++repeat) {
       test.out.poison();
-      if (plan.run(args) != MSABENCH_OK) verdict = naive()->last_error();
+      if (plan.run(args) != MSABENCH_OK) verdict = plugin()->last_error();
       if (const auto fault = test.fault()) verdict = *fault;
     }
   };
@@ -128,9 +131,9 @@ TEST(naive_rules, two_plans_at_once) {
   EXPECT_EQ(second, "");
 }
 
-TEST(naive_rules, leaves_the_floating_point_mode_alone) {
+TEST_P(rules, leaves_the_floating_point_mode_alone) {
   small_attend test({});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(std::fesetround(FE_TOWARDZERO), 0);
   plan.run(args);
@@ -140,12 +143,12 @@ TEST(naive_rules, leaves_the_floating_point_mode_alone) {
 }
 
 #ifndef MSABENCH_SANITIZED  // the sanitizers' own shadow memory grows
-TEST(naive_rules, a_second_run_needs_no_memory) {
+TEST_P(rules, a_second_run_needs_no_memory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto child = [] {
+  const auto child = [this] {
     small_attend test({});
     small_select choice({});
-    session plan(naive(), test.problem), choice_plan(naive(), choice.problem);
+    session plan(plugin(), test.problem), choice_plan(plugin(), choice.problem);
     arguments args = test.args(), choice_args = choice.args();
     if (plan.run(args) != MSABENCH_OK || choice_plan.run(choice_args) != MSABENCH_OK) std::_Exit(2);
     std::ifstream statm("/proc/self/statm");

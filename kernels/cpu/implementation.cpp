@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/implementation.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/common/check.h"
+#include "kernels/common/implementation.h"
+#include "kernels/common/storage.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/operators.h"
+
+namespace msabench::cpu {
+namespace {
+
+msabench_profile profile(const msabench_problem& problem) {
+  msabench_profile delivered{};
+  delivered.struct_size = sizeof delivered;
+  // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
+  delivered.in_id_form = problem.profile.in_id_form;
+  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX;
+  delivered.repeatable = 1;
+  delivered.batch_invariant = 1;
+  return delivered;
+}
+
+/// A sum of so many terms: chains of chain_terms, added one after the other.
+std::int64_t product_chain(std::int64_t terms) {
+  return std::min<std::int64_t>(terms, chain_terms) + ceil_div(terms, chain_terms);
+}
+
+/// Sums over `keys` keys of a row at the most, in its chunks.
+void declare_sums(std::int64_t keys, msabench_numerics& to) {
+  // Shorter rows have shorter chunks, and not more of them than this.
+  const std::int64_t chunk = std::min(chunk_keys(keys), keys), chunks = ceil_div(keys, chunk_keys(1));
+  const std::int64_t lanes = vector_lanes(), tiles = ceil_div(chunk, tile_keys);
+  const auto chain = [keys](std::int64_t additions) {
+    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(additions, 1, std::max<std::int64_t>(keys, 1)));
+  };
+  to.chain_out = chain(product_chain(chunk) + std::min(most_chunks, chunks));
+  to.chain_row_sum = chain(tile_keys / lanes + lanes + tiles + std::min(most_chunks, chunks));
+}
+
+msabench_numerics numerics(const msabench_problem& p) {
+  msabench_numerics declared{};
+  declared.struct_size = sizeof declared;
+  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_dense || p.op == MSABENCH_OP_ATTEND;
+  const bool indexes = p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
+  declared.operand = attends ? p.q : indexes ? p.q_idx : fp32_type;
+  declared.v_operand = attends ? p.kv : fp32_type;
+  declared.out_store = attends ? p.out : fp32_type;
+  declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
+  declared.partial_store = declared.ds_operand = fp32_type;
+  if (!attends && !indexes) return declared;
+  const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
+  declare_sums(is_dense ? p.max_kv_len : selected, declared);
+  if (!attends) declared.chain_out = 0;
+  const std::int32_t products = attends ? p.d : p.di;
+  declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(products) + 1, products + 2));
+  return declared;
+}
+
+double scratch_bytes(const msabench_problem& problem, int threads) {
+  switch (problem.op) {
+    case MSABENCH_OP_SELECT:
+      return select_scratch_bytes(problem, threads);
+    case MSABENCH_OP_SCORE:
+      return score_scratch_bytes(problem, threads);
+    case MSABENCH_OP_INDEX:
+      return index_scratch_bytes(problem, threads);
+    default:
+      return attend_scratch_bytes(problem, threads);
+  }
+}
+
+}  // namespace
+
+const kernels::implementation fast_kernels = {
+    .name = "cpu",
+    .description = "vectors and tiles on the CPU: score, select, index, attend and dense",
+    .stores = is_float_storage,
+    .storage_types = float_storage_types,
+    .profile = profile,
+    .numerics = numerics,
+    .scratch_bytes = scratch_bytes,
+    .select = select,
+    .attend = attend,
+    .dense = attend,
+    .score = score,
+    .index = index,
+};
+
+}  // namespace msabench::cpu

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators, each in the file of its name. `context.scratch` holds what the function beside it asks for: bytes for a
+// run by so many threads, a double, since sizes that no machine has must not wrap around.
+#pragma once
+
+#include "kernels/common/calls.h"
+#include "kernels/common/implementation.h"
+
+namespace msabench::cpu {
+
+using namespace kernels;
+
+/// How well each block suits a query token (section 3).
+void score(const index_call& call, const run_context& context);
+double score_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Block ids from given scores (section 4), in one pass over them.
+void select(const select_call& call, const run_context& context);
+double select_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Block ids straight from queries and keys (section 4). Scores are ranked as they come and never all held.
+void index(const index_call& call, const run_context& context);
+double index_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Attention over selected blocks, or over all visible keys if the call has no ids (section 5).
+void attend(const attend_call& call, const run_context& context);
+double attend_scratch_bytes(const msabench_problem& problem, int threads);
+
+}  // namespace msabench::cpu

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/scoring.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/scoring.cpp"
+#include <hwy/foreach_target.h>
+// After it, so that the tiles are those of the target.
+#include "kernels/cpu/tiles-inl.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/common/check.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace msabench::cpu::HWY_NAMESPACE {
+
+/// Scores of `keys` keys from `first` on, into scratch.scores, for the tokens from first_token on.
+void score_tile(const index_call& call, const scoring_rows& rows, std::int64_t first, int keys,
+                std::int64_t first_token, const scoring_scratch& scratch) {
+  const std::int64_t first_row = first_token * call.heads;
+  gather(call.keys, {rows.tile.sequence, 0, nullptr, 1, first + keys}, first, keys, scratch.addresses);
+  with_storage<pack_columns>(call.keys.type, scratch.addresses, keys, call.width, scratch.key_panels);
+  multiply({rows.queries + first_row * call.width, call.width},
+           static_cast<int>(rows.tile.tokens * call.heads - first_row), scratch.key_panels, call.width, call.width,
+           vectors_of(keys), false, {scratch.scores + first_row * tile_keys, tile_keys});
+}
+
+/// Raises the maxima of the blocks that have keys in a tile.
+void raise_maxima(const index_call& call, const scoring_rows& rows, std::int64_t first, int keys,
+                  std::int64_t first_token, float* maxima, std::int64_t strip_blocks, std::int64_t first_block,
+                  const scoring_scratch& scratch) {
+  for (std::int64_t row = first_token * call.heads; row < rows.tile.tokens * call.heads; ++row) {
+    const std::int64_t seen = std::min<std::int64_t>(rows.visible(row / call.heads) - first, keys);
+    float* row_maxima = maxima + row * strip_blocks;
+    for (std::int64_t at = 0; at < seen;) {
+      const std::int64_t block = (first + at) / call.rule.block;
+      const std::int64_t end = std::min(seen, (block + 1) * call.rule.block - first);
+      const float greatest = rows.scale * maximum_of(scratch.scores + row * tile_keys + at, static_cast<int>(end - at));
+      float& maximum = row_maxima[block - first_block];
+      maximum = std::max(maximum, greatest);
+      at = end;
+    }
+  }
+}
+
+void score_strip(const index_call& call, const scoring_rows& rows, std::int64_t first, std::int64_t count,
+                 std::int64_t strip_blocks, const scoring_scratch& scratch) {
+  for (std::int64_t row = 0; row < rows.tile.tokens * call.heads; ++row) {
+    std::fill_n(scratch.maxima + row * strip_blocks, count, -std::numeric_limits<float>::infinity());
+  }
+  const std::int64_t end = std::min((first + count) * call.rule.block, rows.visible(rows.tile.tokens - 1));
+  for (std::int64_t key = first * call.rule.block; key < end; key += tile_keys) {
+    const auto keys = static_cast<int>(std::min<std::int64_t>(tile_keys, end - key));
+    const std::int64_t first_token = std::max<std::int64_t>(0, key - rows.first_visible + 1);
+    score_tile(call, rows, key, keys, first_token, scratch);
+    raise_maxima(call, rows, key, keys, first_token, scratch.maxima, strip_blocks, first, scratch);
+  }
+}
+
+}  // namespace msabench::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace msabench::cpu {
+
+HWY_EXPORT(score_strip);
+
+void score_strip(const index_call& call, const scoring_rows& rows, std::int64_t first, std::int64_t count,
+                 std::int64_t strip_blocks, const scoring_scratch& scratch) {
+  HWY_DYNAMIC_DISPATCH(score_strip)(call, rows, first, count, strip_blocks, scratch);
+}
+
+scoring_sizes scoring_sizes_of(const msabench_problem& p) {
+  scoring_sizes s{};
+  s.tile_tokens = std::clamp<std::int64_t>(tile_rows / p.hi, 1, std::max<std::int64_t>(1, p.max_q_len));
+  s.rows = s.tile_tokens * p.hi;
+  s.width = p.di;
+  constexpr std::int64_t strip_keys = 4096;
+  s.strip_blocks = std::max<std::int64_t>(1, strip_keys / p.block);
+  s.strips = ceil_div(max_blocks(p), s.strip_blocks);
+  return s;
+}
+
+scoring_scratch take_scratch(carver& memory, const scoring_sizes& sizes) {
+  const auto rows = static_cast<double>(sizes.rows), width = static_cast<double>(sizes.width);
+  scoring_scratch taken{};
+  taken.queries = memory.take<float>(rows * width);
+  taken.key_panels = memory.take<float>(width * tile_keys);
+  taken.scores = memory.take<float>(rows * tile_keys);
+  taken.maxima = memory.take<float>(rows * static_cast<double>(sizes.strip_blocks));
+  taken.addresses = memory.take<const char*>(tile_keys);
+  return taken;
+}
+
+scoring_rows scoring_rows_of(const index_call& call, const token_tile& tile, const scoring_scratch& scratch) {
+  const float sign = call.scale < 0 ? -1.0f : 1.0f;
+  for (std::int64_t row = 0; row < tile.tokens * call.heads; ++row) {
+    const std::int64_t element =
+        (tile.first_row + row / call.heads) * call.q_row_stride + row % call.heads * call.q_head_stride;
+    widen(call.q + element * bytes_of(call.q_type), call.q_type, call.width, sign, scratch.queries + row * call.width);
+  }
+  const row_place first = call.rows.place(tile.first_row);
+  // Lengths above the bound of the problem are the caller's fault, but no reason to write behind the scores.
+  const std::int64_t bound = call.max_blocks * call.rule.block;
+  return {tile, scratch.queries, std::abs(call.scale), std::min(first.position, bound - tile.tokens) + 1};
+}
+
+}  // namespace msabench::cpu
+#endif

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes that the kernels share, and a run's scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace msabench::cpu {
+
+/// Keys whose scores and values are computed together. In fp32 a tile of keys takes 64 KiB at d = 128: it stays in a
+/// second-level cache while its panels pass through the first.
+inline constexpr int tile_keys = 128;
+
+/// Query rows that share a tile, where so many see it.
+inline constexpr int tile_rows = 128;
+
+/// Longest chain of dependent additions in a product; longer sums are sums of such chains.
+inline constexpr int chain_terms = 64;
+
+/// Bytes between what two threads write.
+inline constexpr std::size_t line_bytes = 64;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
+/// Elements of a row that is added to in whole panels.
+constexpr std::int64_t padded_columns(std::int64_t d) { return ceil_div(d, 32) * 32; }
+
+/// Keys that are summed up before they are added to a row's result. It depends on the row's own number of keys only, so
+/// neither the threads nor the rest of the batch change a bit; and no row has more than `most_chunks`.
+inline constexpr std::int64_t most_chunks = 64;
+constexpr std::int64_t chunk_keys(std::int64_t keys) {
+  return std::max<std::int64_t>(4 * tile_keys, ceil_div(keys, most_chunks * tile_keys) * tile_keys);
+}
+
+/// Hands out pieces of a block of memory, each at the start of a cache line; without memory it only counts. The count is
+/// a double, since sizes that no machine has must not wrap around.
+class carver {
+ public:
+  explicit carver(void* memory) : memory_(static_cast<char*>(memory)) {}
+
+  template <class T>
+  T* take(double count) {
+    char* taken = memory_ == nullptr ? nullptr : memory_ + static_cast<std::size_t>(bytes_);
+    const double lines = count * static_cast<double>(sizeof(T)) / static_cast<double>(line_bytes);
+    // One line more than it needs at the most, so no rounding to whole lines beyond 2^53 bytes matters.
+    bytes_ += static_cast<double>(line_bytes) *
+              (lines < 1e15 ? static_cast<double>(static_cast<std::int64_t>(lines) + 1) : lines);
+    return reinterpret_cast<T*>(taken);
+  }
+
+  double bytes() const { return bytes_; }
+
+ private:
+  char* memory_;
+  double bytes_ = 0;
+};
+
+/// Pieces of one size, one for each thread.
+struct thread_slices {
+  char* first;
+  double slice_bytes;
+
+  carver of(int thread) const { return carver(first + static_cast<std::int64_t>(slice_bytes) * thread); }
+};
+
+/// `take(carver)` says what a thread needs.
+template <class Take>
+thread_slices take_slices(carver& memory, int threads, const Take& take) {
+  carver slice(nullptr);
+  take(slice);
+  return {memory.take<char>(slice.bytes() * threads), slice.bytes()};
+}
+
+}  // namespace msabench::cpu

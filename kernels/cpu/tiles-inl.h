@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles in fp32: keys and values widened into panels, a matrix product over panels, and the exponential. Included once
+// per target of Highway's run-time dispatch; everything is in that target's namespace.
+//
+// A panel holds `panel_lanes` columns of the right-hand matrix, rows one after the other, so the innermost loop of the
+// product reads it in sequence: for scores the columns are keys and the rows the elements of the head dimension, for
+// values the columns are channels and the rows the keys. The last panel may hold fewer vectors; its rows keep the width.
+//
+// A sum is a chain of at most `chain_terms` fused multiply-adds, and what these chains give is added in order.
+
+#if defined(MSABENCH_KERNELS_CPU_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MSABENCH_KERNELS_CPU_TILES_INL_H
+#undef MSABENCH_KERNELS_CPU_TILES_INL_H
+#else
+#define MSABENCH_KERNELS_CPU_TILES_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/common/types.h"
+#include "kernels/cpu/tile.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace msabench::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using float_tag = hn::ScalableTag<float>;
+using bits_tag = hn::ScalableTag<std::uint32_t>;
+using float_vector = hn::Vec<float_tag>;
+using bits_vector = hn::Vec<bits_tag>;
+
+constexpr int lanes = static_cast<int>(hn::MaxLanes(float_tag()));
+static_assert(lanes == 1 || lanes == 4 || lanes == 8 || lanes == 16, "rows are transposed by so many");
+constexpr int panel_vectors = 2;
+constexpr int panel_lanes = panel_vectors * lanes;
+/// Rows of the left-hand matrix in one step: as many accumulators as the registers hold.
+constexpr int most_rows = lanes == 8 ? 6 : 8;
+
+constexpr int vectors_of(int columns) { return (columns + lanes - 1) / lanes; }
+
+/// Storage types: how many elements share 32 bits, and how those become vectors of fp32.
+struct fp32_storage {
+  static constexpr int per_word = 1;
+  using element = float;
+  static HWY_INLINE float_vector widen(bits_vector words, int) { return hn::BitCast(float_tag(), words); }
+  static HWY_INLINE float_vector load(const char* from) {
+    return hn::LoadU(float_tag(), reinterpret_cast<const float*>(from));
+  }
+};
+
+struct bf16_storage {
+  static constexpr int per_word = 2;
+  using element = std::uint16_t;
+  static HWY_INLINE float_vector widen(bits_vector words, int which) {
+    const bits_tag d;
+    return hn::BitCast(float_tag(), which == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(d, 0xffff0000u)));
+  }
+  static HWY_INLINE float_vector load(const char* from) {
+    const hn::Rebind<std::uint16_t, float_tag> half;
+    return widen(hn::PromoteTo(bits_tag(), hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from))), 0);
+  }
+};
+
+struct fp16_storage {
+  static constexpr int per_word = 2;
+  using element = std::uint16_t;
+  using half_tag = hn::Rebind<std::uint16_t, float_tag>;
+  using half_float_tag = hn::Rebind<hwy::float16_t, float_tag>;
+  static HWY_INLINE float_vector widen(bits_vector words, int which) {
+    const bits_vector low = which == 0 ? hn::And(words, hn::Set(bits_tag(), 0xffffu)) : hn::ShiftRight<16>(words);
+    return hn::PromoteTo(float_tag(), hn::BitCast(half_float_tag(), hn::TruncateTo(half_tag(), low)));
+  }
+  static HWY_INLINE float_vector load(const char* from) {
+    const auto bits = hn::LoadU(half_tag(), reinterpret_cast<const std::uint16_t*>(from));
+    return hn::PromoteTo(float_tag(), hn::BitCast(half_float_tag(), bits));
+  }
+};
+
+/// `count` < lanes elements and zeros; no byte behind them is read.
+template <class Storage>
+HWY_INLINE float_vector load_some(const char* from, int count) {
+  HWY_ALIGN typename Storage::element held[lanes] = {};
+  std::memcpy(held, from, static_cast<std::size_t>(count) * sizeof held[0]);
+  return Storage::load(reinterpret_cast<const char*>(held));
+}
+
+/// The function `Function<Storage>::call` for a storage type.
+template <template <class> class Function, class... Args>
+HWY_INLINE void with_storage(msabench_dtype type, Args... args) {
+  if (kernels::same_type(type, kernels::bf16_type)) return Function<bf16_storage>::call(args...);
+  if (kernels::same_type(type, kernels::fp16_type)) return Function<fp16_storage>::call(args...);
+  Function<fp32_storage>::call(args...);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void transpose_words(const char* const* rows, std::int64_t offset, bits_vector (&to)[4]) {
+  std::uint32_t words[4];
+  std::memcpy(words, rows[0] + offset, sizeof words);
+  for (int i = 0; i < 4; ++i) to[i] = hn::Set(bits_tag(), words[i]);
+}
+#else
+/// 16 bytes of one row for every four lanes: of row 0, row 4 and so on.
+template <class D>
+HWY_INLINE hn::Vec<D> gather_rows(D d, const char* const* rows, std::int64_t offset) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(rows[0] + offset));
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, gather_rows(half, rows + hn::MaxLanes(half), offset), gather_rows(half, rows, offset));
+  }
+}
+
+/// Four words of each of `lanes` rows, one vector per word.
+HWY_INLINE void transpose_words(const char* const* rows, std::int64_t offset, bits_vector (&to)[4]) {
+  const bits_tag d;
+  const hn::Repartition<std::uint64_t, bits_tag> pairs;
+  const auto a = gather_rows(d, rows, offset), b = gather_rows(d, rows + 1, offset),
+             c = gather_rows(d, rows + 2, offset), e = gather_rows(d, rows + 3, offset);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+  const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
+  const auto ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+  to[0] = hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low));
+  to[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low));
+  to[2] = hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high));
+  to[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high));
+}
+#endif
+
+/// Panels of the transpose of `count` rows of d elements: [panel][d][panel_lanes]. Columns that are missing in the last
+/// vector repeat the last row, since no other memory may be read.
+template <class Storage>
+struct pack_columns {
+  static constexpr int step = 4 * Storage::per_word;
+  static constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
+
+  static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to) {
+    for (int column = 0; column < count; column += lanes) {
+      const int vector = column / lanes, present = std::min(lanes, count - column);
+      float* HWY_RESTRICT panel =
+          to + std::int64_t{vector / panel_vectors} * d * panel_lanes + vector % panel_vectors * lanes;
+      const char* from[lanes];
+      for (int i = 0; i < lanes; ++i) from[i] = rows[column + std::min(i, present - 1)];
+      bits_vector words[4];
+      int c = 0;
+      for (; c + step <= d; c += step) {
+        transpose_words(from, std::int64_t{c} * element_bytes, words);
+        for (int i = 0; i < step; ++i) {
+          hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(),
+                    panel + std::int64_t{c + i} * panel_lanes);
+        }
+      }
+      if (c < d) call_rest(from, c, d - c, panel + std::int64_t{c} * panel_lanes);
+    }
+  }
+
+  /// The last elements, fewer than a step: no byte behind a row may be read.
+  static HWY_NOINLINE void call_rest(const char* const* from, int first, int elements, float* HWY_RESTRICT to) {
+    char rest[lanes][16] = {};
+    const char* rows[lanes];
+    for (int i = 0; i < lanes; ++i) {
+      std::memcpy(rest[i], from[i] + std::int64_t{first} * element_bytes,
+                  static_cast<std::size_t>(elements) * element_bytes);
+      rows[i] = rest[i];
+    }
+    bits_vector words[4];
+    transpose_words(rows, 0, words);
+    for (int i = 0; i < elements; ++i) {
+      hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(), to + i * panel_lanes);
+    }
+  }
+};
+
+/// Panels of `count` rows of d elements: [panel][count][panel_lanes], missing columns 0.
+template <class Storage>
+struct pack_rows {
+  static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to) {
+    constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
+    for (int column = 0; column < d; column += lanes) {
+      const int vector = column / lanes, present = std::min(lanes, d - column);
+      float* HWY_RESTRICT panel =
+          to + std::int64_t{vector / panel_vectors} * count * panel_lanes + vector % panel_vectors * lanes;
+      const std::int64_t offset = std::int64_t{column} * element_bytes;
+      for (int i = 0; i < count; ++i) {
+        const auto value =
+            present == lanes ? Storage::load(rows[i] + offset) : load_some<Storage>(rows[i] + offset, present);
+        hn::Store(value, float_tag(), panel + std::int64_t{i} * panel_lanes);
+      }
+    }
+  }
+};
+
+/// One row of d elements, widened and multiplied by a power of two or -1.
+template <class Storage>
+struct widen_row {
+  static HWY_INLINE void call(const char* row, int d, float factor, float* to) {
+    constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
+    const float_tag tag;
+    for (int column = 0; column < d; column += lanes) {
+      const char* from = row + std::int64_t{column} * element_bytes;
+      const int present = std::min(lanes, d - column);
+      const auto value =
+          hn::Mul(hn::Set(tag, factor), present == lanes ? Storage::load(from) : load_some<Storage>(from, present));
+      if (present == lanes) {
+        hn::StoreU(value, tag, to + column);
+      } else {
+        HWY_ALIGN float held[lanes];
+        hn::Store(value, tag, held);
+        std::copy(held, held + present, to + column);
+      }
+    }
+  }
+};
+
+/// Matrices in rows; `stride` in elements.
+struct matrix {
+  float* data;
+  std::int64_t stride;
+};
+struct const_matrix {
+  const float* data;
+  std::int64_t stride;
+};
+
+/// sum (+)= left * panel over `terms` rows of one panel, for Rows rows and Vectors vectors of columns.
+template <int Rows, int Vectors>
+void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, const float* HWY_RESTRICT panel,
+                    int terms, bool add, float* HWY_RESTRICT sum, std::int64_t sum_stride) {
+  const float_tag d;
+  float_vector sums[Rows][Vectors];
+  for (int i = 0; i < Rows; ++i) {
+    for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::Zero(d);
+  }
+  for (int k = 0; k < terms; ++k) {
+    float_vector right[Vectors];
+    for (int v = 0; v < Vectors; ++v) right[v] = hn::Load(d, panel + std::int64_t{k} * panel_lanes + v * lanes);
+    for (int i = 0; i < Rows; ++i) {
+      const auto one = hn::Set(d, left[i * left_stride + k]);
+      for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::MulAdd(one, right[v], sums[i][v]);
+    }
+  }
+  for (int i = 0; i < Rows; ++i) {
+    for (int v = 0; v < Vectors; ++v) {
+      float* to = sum + i * sum_stride + v * lanes;
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[i][v]) : sums[i][v], d, to);
+    }
+  }
+}
+
+using block_function = void (*)(const float*, std::int64_t, const float*, int, bool, float*, std::int64_t);
+template <int Vectors>
+constexpr block_function block_functions[9] = {
+    nullptr,
+    multiply_block<1, Vectors>,
+    multiply_block<2, Vectors>,
+    multiply_block<3, Vectors>,
+    multiply_block<4, Vectors>,
+    multiply_block<5, Vectors>,
+    multiply_block<6, Vectors>,
+    multiply_block<std::min(7, most_rows), Vectors>,
+    multiply_block<std::min(8, most_rows), Vectors>,
+};
+
+/// sum (+)= left * panels: `rows` rows, `vectors` vectors of columns, `terms` terms, panels `panel_terms` rows high.
+HWY_INLINE void multiply(const_matrix left, int rows, const float* panels, int panel_terms, int terms, int vectors,
+                         bool add, matrix sum) {
+  for (int vector = 0; vector < vectors; vector += panel_vectors) {
+    const float* panel = panels + std::int64_t{vector} * lanes * panel_terms;
+    const block_function* functions =
+        vectors - vector >= panel_vectors ? block_functions<panel_vectors> : block_functions<1>;
+    for (int k = 0; k < terms; k += chain_terms) {
+      const int count = std::min(chain_terms, terms - k);
+      for (int i = 0; i < rows; i += most_rows) {
+        functions[std::min(most_rows, rows - i)](left.data + i * left.stride + k, left.stride,
+                                                 panel + std::int64_t{k} * panel_lanes, count, add || k > 0,
+                                                 sum.data + i * sum.stride + std::int64_t{vector} * lanes, sum.stride);
+      }
+    }
+  }
+}
+
+/// 2^x for x <= 1, within 2^-22 of it: a minimax polynomial on [-1/2, 1/2] (2^-28.5), then two exact powers, so that
+/// results below the normal range are rounded once. Whole numbers give exact powers, -infinity gives 0.
+HWY_INLINE float_vector exp2(float_vector x) {
+  const float_tag d;
+  const hn::RebindToSigned<float_tag> integers;
+  const auto whole = hn::Round(hn::Max(x, hn::Set(d, -160.0f)));
+  const auto f = hn::Sub(hn::Max(x, hn::Set(d, -160.0f)), whole);
+  auto p = hn::Set(d, 1.559467816132662e-4f);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.340664390235176e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.617692972993062e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.550310551013797e-2f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.402265278288774e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.931472149680279e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
+  const auto power = hn::NearestInt(whole);
+  const auto half = hn::ShiftRight<1>(power);
+  const auto bias = hn::Set(integers, 127);
+  const auto first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const auto second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(power, half), bias)));
+  return hn::Mul(hn::Mul(p, first), second);
+}
+
+/// Greatest of `count` > 0 elements; NaN never is. -infinity if there is none.
+HWY_INLINE float maximum_of(const float* from, int count) {
+  const float_tag d;
+  auto greatest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  int i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = hn::LoadU(d, from + i);
+    greatest = hn::IfThenElse(hn::Gt(value, greatest), value, greatest);
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(d, greatest));
+  for (; i < count; ++i) result = from[i] > result ? from[i] : result;
+  return result;
+}
+
+/// weight = 2^(score * scale - reference), in place, and their sum. Rows hold whole vectors; weights behind `count` are 0.
+HWY_INLINE float exponentials(float* scores, int count, float scale, float reference) {
+  const float_tag d;
+  const auto factor = hn::Set(d, scale), subtracted = hn::Set(d, reference);
+  auto sum = hn::Zero(d);
+  int i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto weight = exp2(hn::MulSub(hn::LoadU(d, scores + i), factor, subtracted));
+    hn::StoreU(weight, d, scores + i);
+    sum = hn::Add(sum, weight);
+  }
+  if (i < count) {
+    const auto weight = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count - i)),
+                                           exp2(hn::MulSub(hn::LoadU(d, scores + i), factor, subtracted)));
+    hn::StoreU(weight, d, scores + i);
+    sum = hn::Add(sum, weight);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+}  // namespace msabench::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
