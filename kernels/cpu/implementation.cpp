@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/common/implementation.h"
 #include "kernels/common/storage.h"
 #include "kernels/cpu/attention.h"
@@ -12,17 +13,6 @@
 
 namespace msabench::cpu {
 namespace {
-
-msabench_profile profile(const msabench_problem& problem) {
-  msabench_profile delivered{};
-  delivered.struct_size = sizeof delivered;
-  // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
-  delivered.in_id_form = problem.profile.in_id_form;
-  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX;
-  delivered.repeatable = 1;
-  delivered.batch_invariant = 1;
-  return delivered;
-}
 
 /// A sum of so many terms: chains of chain_terms, added one after the other.
 std::int64_t product_chain(std::int64_t terms) {
@@ -42,16 +32,9 @@ void declare_sums(std::int64_t keys, msabench_numerics& to) {
 }
 
 msabench_numerics numerics(const msabench_problem& p) {
-  msabench_numerics declared{};
-  declared.struct_size = sizeof declared;
-  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_dense || p.op == MSABENCH_OP_ATTEND;
-  const bool indexes = p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
-  declared.operand = attends ? p.q : indexes ? p.q_idx : fp32_type;
-  declared.v_operand = attends ? p.kv : fp32_type;
-  declared.out_store = attends ? p.out : fp32_type;
-  declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
-  declared.partial_store = declared.ds_operand = fp32_type;
-  if (!attends && !indexes) return declared;
+  msabench_numerics declared = fp32_numerics(p);
+  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_attention(p.op);
+  if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
   declare_sums(is_dense ? p.max_kv_len : selected, declared);
   if (!attends) declared.chain_out = 0;
@@ -80,7 +63,7 @@ const kernels::implementation fast_kernels = {
     .description = "vectors and tiles on the CPU: score, select, index, attend and dense",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
-    .profile = profile,
+    .profile = canonical_profile,
     .numerics = numerics,
     .scratch_bytes = scratch_bytes,
     .select = select,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/common/implementation.h"
 #include "kernels/common/storage.h"
 #include "kernels/naive/attend.h"
@@ -20,28 +21,10 @@ constexpr std::int64_t line_bytes = 64;  // no two threads write to one line
 // Set once by plugin(), before any other call.
 const stages* plugin_stages = nullptr;
 
-msabench_profile profile(const msabench_problem& problem) {
-  msabench_profile delivered{};
-  delivered.struct_size = sizeof delivered;
-  // Every form is handled as the lenient one; answering with the form asked for leaves the ids as the case has them.
-  delivered.in_id_form = problem.profile.in_id_form;
-  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX;
-  delivered.repeatable = 1;
-  delivered.batch_invariant = 1;
-  return delivered;
-}
-
 msabench_numerics numerics(const msabench_problem& problem) {
-  msabench_numerics declared{};
-  declared.struct_size = sizeof declared;
-  const bool is_dense = problem.op == MSABENCH_OP_DENSE, attends = is_dense || problem.op == MSABENCH_OP_ATTEND;
-  const bool indexes = problem.op == MSABENCH_OP_SCORE || problem.op == MSABENCH_OP_INDEX;
-  declared.operand = attends ? problem.q : indexes ? problem.q_idx : fp32_type;
-  declared.v_operand = attends ? problem.kv : fp32_type;
-  declared.out_store = attends ? problem.out : fp32_type;
-  declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
-  declared.partial_store = declared.ds_operand = fp32_type;
-  if (!attends && !indexes) return declared;
+  msabench_numerics declared = fp32_numerics(problem);
+  const bool is_dense = problem.op == MSABENCH_OP_DENSE, attends = is_attention(problem.op);
+  if (!attends && !is_index_branch(problem.op)) return declared;
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
   const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
   const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
@@ -104,7 +87,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .description = description,
                    .stores = is_float_storage,
                    .storage_types = float_storage_types,
-                   .profile = profile,
+                   .profile = canonical_profile,
                    .numerics = numerics,
                    .scratch_bytes = scratch_bytes,
                    .select = run_select,

@@ -11,16 +11,7 @@ using namespace msabench::plugin_test;
 
 namespace {
 
-class attend : public each_plugin {
- protected:
-  void expect_right(small_attend& test) {
-    session plan(plugin(), test.problem);
-    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
-    arguments args = test.args();
-    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
-    EXPECT_EQ(test.fault().value_or("none"), "none");
-  }
-};
+class attend : public each_plugin {};
 
 struct layout {
   std::int32_t page_layout, page_size;

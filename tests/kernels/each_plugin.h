@@ -38,6 +38,16 @@ class each_plugin : public testing::TestWithParam<tested_plugin> {
   std::string path() const { return plugin_path(GetParam().file); }
   const msabench_plugin* plugin() const { return plugin_; }
 
+  /// Runs a problem of one of the small_* classes and compares its results.
+  template <class Test>
+  void expect_right(Test&& test) {
+    session plan(plugin(), test.problem);
+    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
+    arguments args = test.args();
+    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
+    EXPECT_EQ(test.fault().value_or("none"), "none");
+  }
+
  private:
   const msabench_plugin* plugin_ = nullptr;
 };

@@ -16,16 +16,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
-class index_branch : public each_plugin {
- protected:
-  void expect_right(small_index& test) {
-    session plan(plugin(), test.problem);
-    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
-    arguments args = test.args();
-    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
-    EXPECT_EQ(test.fault().value_or("none"), "none");
-  }
-};
+class index_branch : public each_plugin {};
 
 MSABENCH_FOR_EACH_PLUGIN(index_branch);
 
