@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <limits>
 #include <numbers>
 
-#include "kernels/common/storage.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/cpu/parallel.h"
@@ -12,33 +10,37 @@
 namespace msabench::cpu {
 namespace {
 
-constexpr float nothing = -std::numeric_limits<float>::infinity();
-
 struct sizes {
-  std::int64_t group, tile_tokens, rows;  // rows of a tile
-  std::int64_t d, columns;
-  std::int64_t capacity;  // ids of a row; 0 = dense
+  scratch_sizes tile;
   std::int64_t batch;
-  std::int64_t parts;  // (tile, KV head) pairs whose chunks are computed apart and kept; 0 = none
-  scratch_sizes scratch() const { return {rows, d, columns, capacity}; }
+  bool shares;         // tokens of a tile have blocks of their own
+  std::int64_t parts;  // (tile, KV heads) pairs whose chunks are computed apart and kept; 0 = none
+  std::int64_t rows() const { return tile.rows(); }
 };
 
+/// Query tokens of a tile.
+std::int64_t tile_tokens(const msabench_problem& p, int threads) {
+  const std::int64_t group = p.hq / p.hkv, longest = std::max<std::int64_t>(1, p.max_q_len);
+  // Where all keys are visible, neighbours share them.
+  if (p.op == MSABENCH_OP_DENSE) return std::clamp<std::int64_t>(dense_rows / group, 1, longest);
+  if (p.block < least_block_tile) return 1;
+  std::int64_t tokens = std::clamp<std::int64_t>(sharing_rows / group, 1, longest);
+  while (tokens > 1 && most_tiles(p.total_q, p.batch, tokens) * p.hkv < enough_tasks(threads)) tokens /= 2;
+  return tokens;
+}
+
 sizes sizes_of(const msabench_problem& p, int threads) {
-  sizes s{};
   const bool dense = p.op == MSABENCH_OP_DENSE;
-  s.group = p.hq / p.hkv;
-  // A selection belongs to one token; where all keys are visible, neighbours share them.
-  s.tile_tokens = dense ? std::clamp<std::int64_t>(tile_rows / s.group, 1, std::max<std::int64_t>(1, p.max_q_len)) : 1;
-  s.rows = s.group * s.tile_tokens;
-  s.d = p.d;
-  s.columns = padded_columns(p.d);
-  s.capacity = dense ? 0 : p.topk;
-  s.batch = p.batch;
+  const std::int64_t tokens = tile_tokens(p, threads);
+  // Of few tokens all heads are taken together, since their keys are read at the speed of memory.
+  const std::int64_t heads = dense && tokens * (p.hq / p.hkv) <= 32 ? p.hkv : 1;
+  sizes s{
+      {heads, tokens, p.hq / p.hkv, p.d, padded_columns(p.d), dense ? 0 : p.topk}, p.batch, !dense && tokens > 1, 0};
   // Few rows leave threads idle unless their keys are shared out too. 256 MiB are kept at most.
-  const std::int64_t pairs = most_tiles(p.total_q, p.batch, s.tile_tokens) * p.hkv;
-  const double kept = static_cast<double>(pairs) * most_chunks * static_cast<double>(s.rows) *
-                      static_cast<double>(s.columns + 2) * sizeof(float);
-  if (threads > 1 && pairs < enough_tasks(threads) && kept < 256.0 * (1 << 20)) s.parts = pairs;
+  const std::int64_t pairs = most_tiles(p.total_q, p.batch, tokens) * (p.hkv / heads);
+  const double kept = static_cast<double>(pairs) * most_chunks * static_cast<double>(s.rows()) *
+                      static_cast<double>(s.tile.columns + 2) * sizeof(float);
+  if (threads > 1 && !s.shares && pairs < enough_tasks(threads) && kept < 256.0 * (1 << 20)) s.parts = pairs;
   return s;
 }
 
@@ -52,14 +54,15 @@ struct layout {
   layout(void* memory, const sizes& s, int threads) {
     carver shared(memory);
     tile_starts = shared.take<std::int64_t>(static_cast<double>(s.batch) + 1);
-    kept = take_rows(shared, static_cast<double>(s.parts * most_chunks) * static_cast<double>(s.rows), s.columns);
-    slices = take_slices(shared, threads, [&](carver& slice) { take_scratch(slice, s.scratch()); });
+    kept =
+        take_rows(shared, static_cast<double>(s.parts * most_chunks) * static_cast<double>(s.rows()), s.tile.columns);
+    slices = take_slices(shared, threads, [&](carver& slice) { take_scratch(slice, s.tile); });
     bytes = shared.bytes();
   }
 
   attention_scratch of(int thread, const sizes& s) const {
     carver slice = slices.of(thread);
-    return take_scratch(slice, s.scratch());
+    return take_scratch(slice, s.tile);
   }
 };
 
@@ -71,11 +74,11 @@ class attention_run {
         threads_(context.threads),
         sizes_(sizes_of(context.problem, context.threads)),
         layout_(context.scratch, sizes_, context.threads),
-        tiles_(call.rows, sizes_.tile_tokens, layout_.tile_starts),
+        tiles_(call.rows, sizes_.tile.tokens, layout_.tile_starts),
         exponent_scale_(static_cast<float>(std::abs(call.scale * std::numbers::log2e))) {}
 
   void run() const {
-    const std::int64_t pairs = tiles_.count() * call_.kv_heads;
+    const std::int64_t pairs = tiles_.count() * (call_.kv_heads / sizes_.tile.heads);
     if (pairs > sizes_.parts) {
       // Later tokens see more keys, and long tasks come first.
       for_each_task(threads_, pairs, [&](std::int64_t i, int thread) { whole(pairs - 1 - i, thread); });
@@ -90,43 +93,78 @@ class attention_run {
     token_tile tile;
     key_list keys;
     std::int64_t first_visible;
-    std::int64_t chunk;  // keys
-    std::int64_t chunks() const { return ceil_div(keys.count, chunk); }
+    std::int64_t chunk;  // tiles
   };
 
   tile_work work_of(std::int64_t pair, const attention_scratch& scratch) const {
-    const token_tile tile = tiles_.at(pair / call_.kv_heads);
-    const auto kv_head = static_cast<std::int32_t>(pair % call_.kv_heads);
+    const std::int64_t tile_pairs = call_.kv_heads / sizes_.tile.heads;
+    const token_tile tile = tiles_.at(pair / tile_pairs);
+    const auto kv_head = static_cast<std::int32_t>(pair % tile_pairs * sizes_.tile.heads);
     const row_place last = call_.rows.place(tile.first_row + tile.tokens - 1);
     const std::int64_t seen = std::clamp<std::int64_t>(last.position + 1, 0, last.length);
-    if (call_.ids == nullptr) {
-      return {
-          tile, {tile.sequence, kv_head, nullptr, 1, seen}, last.position + 2 - tile.tokens, chunk_keys(last.length)};
+    if (call_.ids == nullptr || sizes_.shares) {
+      const key_list keys{tile.sequence, kv_head, nullptr, call_.block, seen};
+      return {tile, keys, last.position + 2 - tile.tokens, chunk_tiles(ceil_div(last.length, tile_keys))};
     }
-    const std::int32_t* ids = call_.ids + tile.first_row * call_.id_row_stride + kv_head * call_.id_head_stride;
-    const std::int64_t visible = visible_blocks(last, call_.block);
-    const std::int32_t blocks = row_blocks(ids, call_.topk, visible, scratch.blocks);
-    const key_list keys = keys_of_blocks(tile.sequence, kv_head, scratch.blocks, blocks, call_.block, seen);
-    return {tile, keys, keys.count, chunk_keys(keys.count)};
+    const key_list keys = keys_of_token(tile, kv_head, 0, scratch);
+    return {tile, keys, keys.count, chunk_tiles(keys.tiles())};
+  }
+
+  /// The keys of the blocks of a token of the tile.
+  key_list keys_of_token(const token_tile& tile, std::int32_t kv_head, std::int64_t token,
+                         const attention_scratch& scratch) const {
+    const std::int64_t row = tile.first_row + token;
+    const row_place place = call_.rows.place(row);
+    std::int32_t* blocks = scratch.blocks + token * call_.topk;
+    const std::int32_t count = row_blocks(call_.ids + row * call_.id_row_stride + kv_head * call_.id_head_stride,
+                                          call_.topk, visible_blocks(place, call_.block), blocks);
+    return keys_of_blocks(tile.sequence, kv_head, blocks, count, call_.block, place.position + 1);
+  }
+
+  void find_shared(const tile_work& work, const attention_scratch& scratch) const {
+    for (std::int64_t token = 0; token < work.tile.tokens; ++token) {
+      const key_list keys = keys_of_token(work.tile, work.keys.kv_head, token, scratch);
+      const auto count = static_cast<std::int32_t>(ceil_div(keys.count, call_.block));
+      scratch.shared[token] = {keys.blocks, count, 0, chunk_tiles(keys.tiles()), 0};
+    }
+  }
+
+  /// Where a row of a tile stands in token tensors.
+  struct row_index {
+    std::int64_t token, head;
+  };
+  row_index at(const tile_work& work, std::int64_t row) const {
+    const std::int64_t head_rows = work.tile.tokens * call_.group;
+    return {work.tile.first_row + row % head_rows / call_.group,
+            (work.keys.kv_head + row / head_rows) * call_.group + row % call_.group};
   }
 
   query_rows queries_of(const tile_work& work, const attention_scratch& scratch) const {
     const float sign = call_.scale < 0 ? -1.0f : 1.0f;
-    for (std::int64_t row = 0; row < work.tile.tokens * call_.group; ++row) {
-      const std::int64_t head = std::int64_t{work.keys.kv_head} * call_.group + row % call_.group;
-      const std::int64_t element =
-          (work.tile.first_row + row / call_.group) * call_.q_row_stride + head * call_.q_head_stride;
+    const query_rows rows{scratch.queries,
+                          static_cast<std::int32_t>(sizes_.tile.heads),
+                          static_cast<std::int32_t>(work.tile.tokens),
+                          call_.group,
+                          exponent_scale_,
+                          work.first_visible};
+    for (std::int64_t row = 0; row < rows.count(); ++row) {
+      const row_index index = at(work, row);
+      const std::int64_t element = index.token * call_.q_row_stride + index.head * call_.q_head_stride;
       widen(call_.q + element * bytes_of(call_.q_type), call_.q_type, call_.d, sign, scratch.queries + row * call_.d);
     }
-    return {scratch.queries, static_cast<std::int32_t>(work.tile.tokens), call_.group, exponent_scale_,
-            work.first_visible};
+    return rows;
   }
 
   void whole(std::int64_t pair, int thread) const {
     const attention_scratch scratch = layout_.of(thread, sizes_);
     const tile_work work = work_of(pair, scratch);
     const query_rows rows = queries_of(work, scratch);
-    attend_list(caches_, work.keys, rows, work.chunk, scratch);
+    if (sizes_.shares) {
+      find_shared(work, scratch);
+      attend_shared(caches_, work.keys, rows, scratch);
+    } else {
+      attend_list(caches_, work.keys, rows, work.chunk, scratch);
+    }
     store(work, scratch.total);
   }
 
@@ -134,38 +172,36 @@ class attention_run {
     const attention_scratch scratch = layout_.of(thread, sizes_);
     const std::int64_t pair = index / most_chunks, c = index % most_chunks;
     const tile_work work = work_of(pair, scratch);
-    const std::int64_t first = c * work.chunk;
-    if (first >= work.keys.count) return;
-    attend_chunk(caches_, work.keys, queries_of(work, scratch), first, std::min(work.chunk, work.keys.count - first),
-                 scratch, kept(pair, c));
+    const std::int64_t first = c * work.chunk, tiles = work.keys.tiles();
+    if (first >= tiles) return;
+    attend_tiles(caches_, work.keys, queries_of(work, scratch), first, std::min(first + work.chunk, tiles), scratch,
+                 kept(pair, c));
   }
 
   void put_together(std::int64_t pair, int thread) const {
     const attention_scratch scratch = layout_.of(thread, sizes_);
     const tile_work work = work_of(pair, scratch);
-    clear_rows(sizes_.rows, sizes_.columns, scratch.total);
-    for (std::int64_t c = 0; c < work.chunks(); ++c) {
-      merge_rows(kept(pair, c), work.tile.tokens * call_.group, sizes_.columns, scratch.total);
+    clear_rows(sizes_.rows(), sizes_.tile.columns, scratch.total);
+    for (std::int64_t c = 0; c * work.chunk < work.keys.tiles(); ++c) {
+      merge_rows(kept(pair, c), rows_of(work), sizes_.tile.columns, scratch.total);
     }
     store(work, scratch.total);
   }
 
   partial_rows kept(std::int64_t pair, std::int64_t chunk) const {
-    const std::int64_t row = (pair * most_chunks + chunk) * sizes_.rows;
-    return {layout_.kept.sums + row * sizes_.columns, layout_.kept.references + row, layout_.kept.weights + row};
+    return rows_from(layout_.kept, (pair * most_chunks + chunk) * sizes_.rows(), sizes_.tile.columns);
   }
 
+  std::int64_t rows_of(const tile_work& work) const { return sizes_.tile.heads * work.tile.tokens * call_.group; }
+
   void store(const tile_work& work, const partial_rows& total) const {
-    for (std::int64_t row = 0; row < work.tile.tokens * call_.group; ++row) {
-      const std::int64_t token = work.tile.first_row + row / call_.group;
-      const std::int64_t head = std::int64_t{work.keys.kv_head} * call_.group + row % call_.group;
-      float* sums = total.sums + row * sizes_.columns;
-      const bool empty = total.references[row] == nothing;
-      for (std::int32_t c = 0; c < call_.d; ++c) sums[c] = empty ? 0.0f : sums[c] / total.weights[row];
-      const std::int64_t element = token * call_.out_row_stride + head * call_.out_head_stride;
-      store_row(sums, call_.d, call_.out_type, call_.out + element * bytes_of(call_.out_type));
+    for (std::int64_t row = 0; row < rows_of(work); ++row) {
+      const row_index index = at(work, row);
+      const std::int64_t element = index.token * call_.out_row_stride + index.head * call_.out_head_stride;
+      char* to = call_.out + element * bytes_of(call_.out_type);
+      divide_row(total.sums + row * sizes_.tile.columns, total.weights[row], call_.d, call_.out_type, to);
       if (call_.lse == nullptr) continue;
-      call_.lse[token * call_.lse_row_stride + head * call_.lse_head_stride] = log_sum(total, row);
+      call_.lse[index.token * call_.lse_row_stride + index.head * call_.lse_head_stride] = log_sum(total, row);
     }
   }
 

@@ -5,10 +5,13 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
 #include <hwy/foreach_target.h>
 // After it, so that the tiles are those of the target.
+#include "kernels/cpu/exponentials-inl.h"
 #include "kernels/cpu/tiles-inl.h"
 
 #include <cmath>
 #include <limits>
+
+#include "kernels/common/storage.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace msabench::cpu::HWY_NAMESPACE {
@@ -24,7 +27,9 @@ HWY_INLINE float power_of_two(float exponent) {
 HWY_INLINE void weigh_row(float* scores, int seen, float scale, std::int64_t columns, float* sums, float& reference,
                           float& weight) {
   const float_tag d;
-  const float greatest = std::ceil(maximum_of(scores, seen) * scale);
+  if (seen == 0) return;
+  const auto [greatest_score, least_score] = extremes_of(scores, seen);
+  const float greatest = std::ceil(greatest_score * scale);
   if (greatest > reference) {
     if (weight != 0) {
       const float factor = power_of_two(reference - greatest);
@@ -38,55 +43,65 @@ HWY_INLINE void weigh_row(float* scores, int seen, float scale, std::int64_t col
     std::fill(scores, scores + vectors_of(seen) * lanes, 0.0f);
     return;
   }
-  weight += exponentials(scores, seen, scale, reference);
+  weight += least_score * scale - reference >= least_normal ? exponentials<true>(scores, seen, scale, reference)
+                                                            : exponentials<false>(scores, seen, scale, reference);
 }
 
-void attend_tile(const attention_caches& caches, const query_rows& rows, std::int64_t first, int count, int first_token,
-                 const attention_scratch& scratch, const partial_rows& to) {
+/// The first row of a token.
+std::int64_t row_of(const query_rows& rows, std::int32_t head, std::int32_t token) {
+  return (std::int64_t{head} * rows.tokens + token) * rows.group;
+}
+
+void score_keys(const attention_caches& caches, const query_rows& rows, int keys, const token_range* runs,
+                std::int32_t count, std::int32_t ahead, const attention_scratch& scratch) {
+  lookahead near(scratch.ahead.keys, ahead, static_cast<int>(caches.d * bytes_of(caches.keys.type)));
+  for (int first = 0; first < keys; first += panel_lanes) {
+    const int columns = std::min(panel_lanes, keys - first);
+    with_storage<pack_columns>(caches.keys.type, scratch.addresses.keys + first, columns, caches.d, scratch.panel);
+    for (const token_range* run = runs; run != runs + count; ++run) {
+      const std::int64_t row = row_of(rows, run->head, run->first);
+      multiply({rows.queries + row * caches.d, caches.d}, (run->end - run->first) * rows.group, scratch.panel, caches.d,
+               columns, false, {scratch.scores + row * tile_keys + first, tile_keys}, near);
+    }
+  }
+}
+
+void add_values(const attention_caches& caches, const query_rows& rows, const key_range& range, const token_range* runs,
+                std::int32_t count, std::int32_t ahead, const attention_scratch& scratch, float* sums) {
+  const std::int64_t stride = sum_columns(caches);
+  lookahead near(scratch.ahead.values, ahead, static_cast<int>(caches.d * bytes_of(caches.values.type)));
+  for (int first = 0; first < caches.d; first += panel_lanes) {
+    const int columns = std::min(panel_lanes, caches.d - first);
+    with_storage<pack_rows>(caches.values.type, scratch.addresses.values, range.count, first, columns, scratch.panel);
+    for (const token_range* run = runs; run != runs + count; ++run) {
+      // A token's own keys only: a masked value may be NaN, and 0 * NaN would show it.
+      for (std::int32_t token = run->first, end; token < run->end; token = end) {
+        const int seen = seen_in(rows, range, token);
+        for (end = token + 1; end < run->end && seen_in(rows, range, end) == seen;) ++end;
+        const std::int64_t row = row_of(rows, run->head, token);
+        multiply({scratch.scores + row * tile_keys, tile_keys}, (end - token) * rows.group, scratch.panel, seen,
+                 columns, true, {sums + row * stride + first, stride}, near);
+      }
+    }
+  }
+}
+
+void attend_tile(const attention_caches& caches, const query_rows& rows, const key_range& range,
+                 const token_range* runs, std::int32_t count, std::int32_t ahead, const attention_scratch& scratch,
+                 const partial_rows& to) {
   const std::int64_t columns = sum_columns(caches);
-  const int group = rows.group;
-  const std::int64_t first_row = std::int64_t{first_token} * group;
-  const auto seen_by = [&](int token) {
-    return static_cast<int>(std::clamp<std::int64_t>(rows.first_visible + token - first, 0, count));
-  };
-  multiply({rows.queries + first_row * caches.d, caches.d}, (rows.tokens - first_token) * group, scratch.key_panels,
-           caches.d, caches.d, vectors_of(count), false, {scratch.scores + first_row * tile_keys, tile_keys});
-  for (int token = first_token; token < rows.tokens; ++token) {
-    for (int member = 0; member < group; ++member) {
-      const std::int64_t row = std::int64_t{token} * group + member;
-      weigh_row(scratch.scores + row * tile_keys, seen_by(token), rows.scale, columns, to.sums + row * columns,
-                to.references[row], to.weights[row]);
+  score_keys(caches, rows, range.count, runs, count, ahead, scratch);
+  for (const token_range* run = runs; run != runs + count; ++run) {
+    for (std::int32_t token = run->first; token < run->end; ++token) {
+      const int seen = seen_in(rows, range, token);
+      const std::int64_t first = row_of(rows, run->head, token);
+      for (std::int64_t row = first; row < first + rows.group; ++row) {
+        weigh_row(scratch.scores + row * tile_keys, seen, rows.scale, columns, to.sums + row * columns,
+                  to.references[row], to.weights[row]);
+      }
     }
   }
-  if (columns == 0) return;
-  // A token's own keys only: a masked value may be NaN, and 0 * NaN would show it.
-  for (int token = first_token; token < rows.tokens;) {
-    const int seen = seen_by(token);
-    int end = token + 1;
-    while (end < rows.tokens && seen_by(end) == seen) ++end;
-    const std::int64_t row = std::int64_t{token} * group;
-    multiply({scratch.scores + row * tile_keys, tile_keys}, (end - token) * group, scratch.value_panels, count, seen,
-             vectors_of(caches.d), true, {to.sums + row * columns, columns});
-    token = end;
-  }
-}
-
-void attend_chunk(const attention_caches& caches, const key_list& keys, const query_rows& rows, std::int64_t first,
-                  std::int64_t count, const attention_scratch& scratch, const partial_rows& to) {
-  const std::int64_t all_rows = std::int64_t{rows.tokens} * rows.group;
-  clear_rows(all_rows, sum_columns(caches), to);
-  for (std::int64_t begin = first; begin < first + count; begin += tile_keys) {
-    const auto tile = static_cast<int>(std::min<std::int64_t>(tile_keys, first + count - begin));
-    const std::int64_t first_token = std::max<std::int64_t>(0, begin - rows.first_visible + 1);
-    if (first_token >= rows.tokens) return;
-    gather(caches.keys, keys, begin, tile, scratch.addresses);
-    with_storage<pack_columns>(caches.keys.type, scratch.addresses, tile, caches.d, scratch.key_panels);
-    if (caches.values.data != nullptr) {
-      gather(caches.values, keys, begin, tile, scratch.addresses);
-      with_storage<pack_rows>(caches.values.type, scratch.addresses, tile, caches.d, scratch.value_panels);
-    }
-    attend_tile(caches, rows, begin, tile, static_cast<int>(first_token), scratch, to);
-  }
+  if (columns > 0) add_values(caches, rows, range, runs, count, ahead, scratch, to.sums);
 }
 
 void merge_rows(const partial_rows& chunk, std::int64_t rows, std::int64_t stride, const partial_rows& total) {
@@ -111,6 +126,16 @@ void widen(const char* from, msabench_dtype type, std::int32_t d, float factor, 
   with_storage<widen_row>(type, from, d, factor, to);
 }
 
+void divide_row(float* sums, float weight, std::int32_t d, msabench_dtype type, char* to) {
+  const float_tag tag;
+  const auto divisor = hn::Set(tag, weight);
+  for (std::int32_t c = 0; c < d; c += lanes) {
+    const auto quotient = hn::Div(hn::Load(tag, sums + c), divisor);
+    hn::Store(weight == 0 ? hn::Zero(tag) : quotient, tag, sums + c);
+  }
+  store_row(sums, d, type, to);
+}
+
 int vector_lanes() { return lanes; }
 
 }  // namespace msabench::cpu::HWY_NAMESPACE
@@ -119,14 +144,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace msabench::cpu {
 
-HWY_EXPORT(attend_chunk);
+HWY_EXPORT(attend_tile);
 HWY_EXPORT(merge_rows);
 HWY_EXPORT(widen);
+HWY_EXPORT(divide_row);
 HWY_EXPORT(vector_lanes);
 
-void attend_chunk(const attention_caches& caches, const key_list& keys, const query_rows& rows, std::int64_t first,
-                  std::int64_t count, const attention_scratch& scratch, const partial_rows& to) {
-  HWY_DYNAMIC_DISPATCH(attend_chunk)(caches, keys, rows, first, count, scratch, to);
+void attend_tile(const attention_caches& caches, const query_rows& rows, const key_range& range,
+                 const token_range* runs, std::int32_t count, std::int32_t ahead, const attention_scratch& scratch,
+                 const partial_rows& to) {
+  HWY_DYNAMIC_DISPATCH(attend_tile)(caches, rows, range, runs, count, ahead, scratch, to);
 }
 
 void merge_rows(const partial_rows& chunk, std::int64_t rows, std::int64_t stride, const partial_rows& total) {
@@ -135,6 +162,10 @@ void merge_rows(const partial_rows& chunk, std::int64_t rows, std::int64_t strid
 
 void widen(const char* from, msabench_dtype type, std::int32_t d, float factor, float* to) {
   HWY_DYNAMIC_DISPATCH(widen)(from, type, d, factor, to);
+}
+
+void divide_row(float* sums, float weight, std::int32_t d, msabench_dtype type, char* to) {
+  HWY_DYNAMIC_DISPATCH(divide_row)(sums, weight, d, type, to);
 }
 
 int vector_lanes() { return HWY_DYNAMIC_DISPATCH(vector_lanes)(); }

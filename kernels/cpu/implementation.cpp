@@ -19,16 +19,16 @@ std::int64_t product_chain(std::int64_t terms) {
   return std::min<std::int64_t>(terms, chain_terms) + ceil_div(terms, chain_terms);
 }
 
-/// Sums over `keys` keys of a row at the most, in its chunks.
-void declare_sums(std::int64_t keys, msabench_numerics& to) {
-  // Shorter rows have shorter chunks, and not more of them than this.
-  const std::int64_t chunk = std::min(chunk_keys(keys), keys), chunks = ceil_div(keys, chunk_keys(1));
-  const std::int64_t lanes = vector_lanes(), tiles = ceil_div(chunk, tile_keys);
+/// Sums over `keys` keys of a row at the most, in tiles and chunks of them.
+void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) {
+  const std::int64_t lanes = vector_lanes();
+  // Fewer tiles make shorter chunks, and not more of them than this.
+  const std::int64_t chunk = std::min(chunk_tiles(tiles), tiles), chunks = std::min(most_chunks, ceil_div(tiles, 4));
   const auto chain = [keys](std::int64_t additions) {
     return static_cast<std::uint32_t>(std::clamp<std::int64_t>(additions, 1, std::max<std::int64_t>(keys, 1)));
   };
-  to.chain_out = chain(product_chain(chunk) + std::min(most_chunks, chunks));
-  to.chain_row_sum = chain(tile_keys / lanes + lanes + tiles + std::min(most_chunks, chunks));
+  to.chain_out = chain(tile_keys + chunk + chunks);
+  to.chain_row_sum = chain(tile_keys / lanes + lanes + chunk + chunks);
 }
 
 msabench_numerics numerics(const msabench_problem& p) {
@@ -36,7 +36,10 @@ msabench_numerics numerics(const msabench_problem& p) {
   const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_attention(p.op);
   if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
-  declare_sums(is_dense ? p.max_kv_len : selected, declared);
+  const bool joined = is_dense || p.block < least_block_tile;
+  const std::int64_t keys = is_dense ? p.max_kv_len : selected;
+  const std::int64_t block_tiles = std::min<std::int64_t>(p.topk, max_blocks(p)) * ceil_div(p.block, tile_keys);
+  declare_sums(keys, joined ? ceil_div(keys, tile_keys) : block_tiles, declared);
   if (!attends) declared.chain_out = 0;
   const std::int32_t products = attends ? p.d : p.di;
   declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(products) + 1, products + 2));

@@ -54,7 +54,7 @@ scratch take_all(carver& memory, const sizes& s) {
   scratch taken{};
   taken.scoring = take_scratch(memory, s.scoring);
   taken.best = take_ranking(memory, s, 1);
-  taken.attention = take_scratch(memory, scratch_sizes{1, s.scoring.width, 0, 0});
+  taken.attention = take_scratch(memory, scratch_sizes{1, 1, 1, s.scoring.width, 0, 0});
   return taken;
 }
 
@@ -178,8 +178,8 @@ class index_run {
     const key_list keys =
         keys_of_blocks(rows.tile.sequence, 0, ids, static_cast<std::int32_t>(blocks), call_.rule.block, seen);
     const auto scale = static_cast<float>(rows.scale * std::numbers::log2e);
-    attend_list({call_.keys, {}, call_.width}, keys, {rows.queries + row * call_.width, 1, 1, scale, keys.count},
-                chunk_keys(keys.count), memory);
+    attend_list({call_.keys, {}, call_.width}, keys, {rows.queries + row * call_.width, 1, 1, 1, scale, keys.count},
+                chunk_tiles(keys.tiles()), memory);
     return log_sum(memory.total, 0);
   }
 

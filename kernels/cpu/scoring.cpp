@@ -19,11 +19,15 @@ namespace msabench::cpu::HWY_NAMESPACE {
 void score_tile(const index_call& call, const scoring_rows& rows, std::int64_t first, int keys,
                 std::int64_t first_token, const scoring_scratch& scratch) {
   const std::int64_t first_row = first_token * call.heads;
-  gather(call.keys, {rows.tile.sequence, 0, nullptr, 1, first + keys}, first, keys, scratch.addresses);
-  with_storage<pack_columns>(call.keys.type, scratch.addresses, keys, call.width, scratch.key_panels);
-  multiply({rows.queries + first_row * call.width, call.width},
-           static_cast<int>(rows.tile.tokens * call.heads - first_row), scratch.key_panels, call.width, call.width,
-           vectors_of(keys), false, {scratch.scores + first_row * tile_keys, tile_keys});
+  gather(call.keys, {rows.tile.sequence, 0, nullptr, 1, first + keys}, {first, keys}, scratch.addresses);
+  lookahead none;  // the next keys lie behind these
+  for (int at = 0; at < keys; at += panel_lanes) {
+    const int columns = std::min(panel_lanes, keys - at);
+    with_storage<pack_columns>(call.keys.type, scratch.addresses + at, columns, call.width, scratch.panel);
+    multiply({rows.queries + first_row * call.width, call.width},
+             static_cast<int>(rows.tile.tokens * call.heads - first_row), scratch.panel, call.width, columns, false,
+             {scratch.scores + first_row * tile_keys + at, tile_keys}, none);
+  }
 }
 
 /// Raises the maxima of the blocks that have keys in a tile.
@@ -86,7 +90,7 @@ scoring_scratch take_scratch(carver& memory, const scoring_sizes& sizes) {
   const auto rows = static_cast<double>(sizes.rows), width = static_cast<double>(sizes.width);
   scoring_scratch taken{};
   taken.queries = memory.take<float>(rows * width);
-  taken.key_panels = memory.take<float>(width * tile_keys);
+  taken.panel = memory.take<float>(width * panel_columns);
   taken.scores = memory.take<float>(rows * tile_keys);
   taken.maxima = memory.take<float>(rows * static_cast<double>(sizes.strip_blocks));
   taken.addresses = memory.take<const char*>(tile_keys);

@@ -25,7 +25,7 @@ scoring_sizes scoring_sizes_of(const msabench_problem& problem);
 /// What a thread computes in.
 struct scoring_scratch {
   float* queries;          ///< [rows][width]
-  float* key_panels;       ///< [tile_keys][width]
+  float* panel;            ///< [width][panel_columns]
   float* scores;           ///< [rows][tile_keys]
   float* maxima;           ///< [rows][strip_blocks]
   const char** addresses;  ///< [tile_keys]

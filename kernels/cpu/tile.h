@@ -15,22 +15,34 @@ inline constexpr int tile_keys = 128;
 /// Query rows that share a tile, where so many see it.
 inline constexpr int tile_rows = 128;
 
+/// The same for dense: fewer, larger tiles read keys less often.
+inline constexpr int dense_rows = 256;
+
+/// Query rows of the tokens that share selected blocks: their sums should stay in a second-level cache.
+inline constexpr int sharing_rows = 512;
+
+/// Blocks of at least so many keys are tiles of their own. Smaller ones are joined to tiles.
+inline constexpr int least_block_tile = 64;
+
 /// Longest chain of dependent additions in a product; longer sums are sums of such chains.
-inline constexpr int chain_terms = 64;
+inline constexpr int chain_terms = 128;
 
 /// Bytes between what two threads write.
 inline constexpr std::size_t line_bytes = 64;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
-/// Elements of a row that is added to in whole panels.
-constexpr std::int64_t padded_columns(std::int64_t d) { return ceil_div(d, 32) * 32; }
+/// Columns of a panel at the most: two vectors of 512 bits.
+inline constexpr int panel_columns = 32;
 
-/// Keys that are summed up before they are added to a row's result. It depends on the row's own number of keys only, so
+/// Elements of a row that is added to in whole panels.
+constexpr std::int64_t padded_columns(std::int64_t d) { return ceil_div(d, panel_columns) * panel_columns; }
+
+/// Tiles that are summed up before they are added to a row's result. It depends on the row's own number of tiles only, so
 /// neither the threads nor the rest of the batch change a bit; and no row has more than `most_chunks`.
 inline constexpr std::int64_t most_chunks = 64;
-constexpr std::int64_t chunk_keys(std::int64_t keys) {
-  return std::max<std::int64_t>(4 * tile_keys, ceil_div(keys, most_chunks * tile_keys) * tile_keys);
+constexpr std::int64_t chunk_tiles(std::int64_t tiles) {
+  return std::max<std::int64_t>(4, ceil_div(tiles, most_chunks));
 }
 
 /// Hands out pieces of a block of memory, each at the start of a cache line; without memory it only counts. The count is

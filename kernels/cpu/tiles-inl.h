@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in fp32: keys and values widened into panels, a matrix product over panels, and the exponential. Included once
-// per target of Highway's run-time dispatch; everything is in that target's namespace.
+// Tiles in fp32: keys and values widened into panels, and a matrix product over panels. Included once per target of
+// Highway's run-time dispatch; everything is in that target's namespace.
 //
 // A panel holds `panel_lanes` columns of the right-hand matrix, rows one after the other, so the innermost loop of the
 // product reads it in sequence: for scores the columns are keys and the rows the elements of the head dimension, for
-// values the columns are channels and the rows the keys. The last panel may hold fewer vectors; its rows keep the width.
+// values the columns are channels and the rows the keys. It is made right before it is used, and stays in the first-level
+// cache. The last panel may hold fewer vectors; its rows keep the width.
 //
 // A sum is a chain of at most `chain_terms` fused multiply-adds, and what these chains give is added in order.
 
@@ -15,6 +16,7 @@
 #define MSABENCH_KERNELS_CPU_TILES_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -133,8 +135,8 @@ HWY_INLINE void transpose_words(const char* const* rows, std::int64_t offset, bi
 }
 #endif
 
-/// Panels of the transpose of `count` rows of d elements: [panel][d][panel_lanes]. Columns that are missing in the last
-/// vector repeat the last row, since no other memory may be read.
+/// A panel of the transpose of `count` <= panel_lanes rows of d elements: [d][panel_lanes]. Columns that are missing in
+/// the last vector repeat the last row, since no other memory may be read.
 template <class Storage>
 struct pack_columns {
   static constexpr int step = 4 * Storage::per_word;
@@ -142,9 +144,8 @@ struct pack_columns {
 
   static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to) {
     for (int column = 0; column < count; column += lanes) {
-      const int vector = column / lanes, present = std::min(lanes, count - column);
-      float* HWY_RESTRICT panel =
-          to + std::int64_t{vector / panel_vectors} * d * panel_lanes + vector % panel_vectors * lanes;
+      const int present = std::min(lanes, count - column);
+      float* HWY_RESTRICT panel = to + column;
       const char* from[lanes];
       for (int i = 0; i < lanes; ++i) from[i] = rows[column + std::min(i, present - 1)];
       bits_vector words[4];
@@ -177,20 +178,28 @@ struct pack_columns {
   }
 };
 
-/// Panels of `count` rows of d elements: [panel][count][panel_lanes], missing columns 0.
+/// A panel of some columns of `count` rows: `columns` <= panel_lanes elements from `from` on, [count][panel_lanes]. Missing
+/// columns of the last vector are 0.
 template <class Storage>
 struct pack_rows {
-  static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to) {
+  static HWY_INLINE void call(const char* const* rows, int count, int from, int columns, float* HWY_RESTRICT to) {
     constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
-    for (int column = 0; column < d; column += lanes) {
-      const int vector = column / lanes, present = std::min(lanes, d - column);
-      float* HWY_RESTRICT panel =
-          to + std::int64_t{vector / panel_vectors} * count * panel_lanes + vector % panel_vectors * lanes;
-      const std::int64_t offset = std::int64_t{column} * element_bytes;
+    const std::int64_t offset = std::int64_t{from} * element_bytes;
+    if (columns == panel_lanes) {
       for (int i = 0; i < count; ++i) {
-        const auto value =
-            present == lanes ? Storage::load(rows[i] + offset) : load_some<Storage>(rows[i] + offset, present);
-        hn::Store(value, float_tag(), panel + std::int64_t{i} * panel_lanes);
+        for (int v = 0; v < panel_vectors; ++v) {
+          hn::Store(Storage::load(rows[i] + offset + std::int64_t{v} * lanes * element_bytes), float_tag(),
+                    to + std::int64_t{i} * panel_lanes + v * lanes);
+        }
+      }
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      for (int column = 0; column < columns; column += lanes) {
+        const char* element = rows[i] + offset + std::int64_t{column} * element_bytes;
+        const int present = std::min(lanes, columns - column);
+        hn::Store(present == lanes ? Storage::load(element) : load_some<Storage>(element, present), float_tag(),
+                  to + std::int64_t{i} * panel_lanes + column);
       }
     }
   }
@@ -228,23 +237,61 @@ struct const_matrix {
   std::int64_t stride;
 };
 
+/// Rows of memory that a later step reads: each call of the innermost product asks for a cache line of some of them, so
+/// that they arrive while it computes. All at once would stall it.
+class lookahead {
+ public:
+  lookahead() = default;
+  /// `bytes` of each of `count` rows.
+  lookahead(const char* const* rows, int count, int bytes)
+      : rows_(rows), count_(count), lines_((bytes + line - 1) / line) {}
+
+  struct part {
+    const char* const* rows;  ///< [count]
+    int offset, count;
+  };
+  /// The next part, of `most` rows.
+  part next(int most) {
+    if (first_ >= count_) return {nullptr, 0, 0};
+    const part given{rows_ + first_, offset_, std::min(most, count_ - first_)};
+    offset_ += line;
+    if (offset_ == lines_ * line) {
+      offset_ = 0;
+      first_ += most;
+    }
+    return given;
+  }
+
+ private:
+  static constexpr int line = static_cast<int>(line_bytes);
+  const char* const* rows_ = nullptr;
+  int count_ = 0, lines_ = 0, first_ = 0, offset_ = 0;
+};
+
 /// sum (+)= left * panel over `terms` rows of one panel, for Rows rows and Vectors vectors of columns.
 template <int Rows, int Vectors>
 void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, const float* HWY_RESTRICT panel,
-                    int terms, bool add, float* HWY_RESTRICT sum, std::int64_t sum_stride) {
+                    int terms, bool add, float* HWY_RESTRICT sum, std::int64_t sum_stride, lookahead::part ahead) {
   const float_tag d;
   float_vector sums[Rows][Vectors];
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::Zero(d);
   }
-  for (int k = 0; k < terms; ++k) {
+  const auto step = [&](int k) HWY_ATTR {
     float_vector right[Vectors];
     for (int v = 0; v < Vectors; ++v) right[v] = hn::Load(d, panel + std::int64_t{k} * panel_lanes + v * lanes);
     for (int i = 0; i < Rows; ++i) {
       const auto one = hn::Set(d, left[i * left_stride + k]);
       for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::MulAdd(one, right[v], sums[i][v]);
     }
+  };
+  int k = 0;
+  for (int i = 0; i < ahead.count; ++i, k += 2) {
+    __builtin_prefetch(ahead.rows[i] + ahead.offset, 0, 2);
+    step(k);
+    step(k + 1);
   }
+  for (; k < terms; ++k) step(k);
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) {
       float* to = sum + i * sum_stride + v * lanes;
@@ -253,7 +300,8 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
   }
 }
 
-using block_function = void (*)(const float*, std::int64_t, const float*, int, bool, float*, std::int64_t);
+using block_function = void (*)(const float*, std::int64_t, const float*, int, bool, float*, std::int64_t,
+                                lookahead::part);
 template <int Vectors>
 constexpr block_function block_functions[9] = {
     nullptr,
@@ -267,44 +315,18 @@ constexpr block_function block_functions[9] = {
     multiply_block<std::min(8, most_rows), Vectors>,
 };
 
-/// sum (+)= left * panels: `rows` rows, `vectors` vectors of columns, `terms` terms, panels `panel_terms` rows high.
-HWY_INLINE void multiply(const_matrix left, int rows, const float* panels, int panel_terms, int terms, int vectors,
-                         bool add, matrix sum) {
-  for (int vector = 0; vector < vectors; vector += panel_vectors) {
-    const float* panel = panels + std::int64_t{vector} * lanes * panel_terms;
-    const block_function* functions =
-        vectors - vector >= panel_vectors ? block_functions<panel_vectors> : block_functions<1>;
-    for (int k = 0; k < terms; k += chain_terms) {
-      const int count = std::min(chain_terms, terms - k);
-      for (int i = 0; i < rows; i += most_rows) {
-        functions[std::min(most_rows, rows - i)](left.data + i * left.stride + k, left.stride,
-                                                 panel + std::int64_t{k} * panel_lanes, count, add || k > 0,
-                                                 sum.data + i * sum.stride + std::int64_t{vector} * lanes, sum.stride);
-      }
+/// sum (+)= left * panel: `rows` rows, as many columns as the panel has vectors for, `terms` terms.
+HWY_INLINE void multiply(const_matrix left, int rows, const float* panel, int terms, int columns, bool add, matrix sum,
+                         lookahead& ahead) {
+  const block_function* functions = columns > lanes ? block_functions<panel_vectors> : block_functions<1>;
+  for (int k = 0; k < terms; k += chain_terms) {
+    const int count = std::min(chain_terms, terms - k);
+    for (int i = 0; i < rows; i += most_rows) {
+      functions[std::min(most_rows, rows - i)](left.data + i * left.stride + k, left.stride,
+                                               panel + std::int64_t{k} * panel_lanes, count, add || k > 0,
+                                               sum.data + i * sum.stride, sum.stride, ahead.next(count / 2));
     }
   }
-}
-
-/// 2^x for x <= 1, within 2^-22 of it: a minimax polynomial on [-1/2, 1/2] (2^-28.5), then two exact powers, so that
-/// results below the normal range are rounded once. Whole numbers give exact powers, -infinity gives 0.
-HWY_INLINE float_vector exp2(float_vector x) {
-  const float_tag d;
-  const hn::RebindToSigned<float_tag> integers;
-  const auto whole = hn::Round(hn::Max(x, hn::Set(d, -160.0f)));
-  const auto f = hn::Sub(hn::Max(x, hn::Set(d, -160.0f)), whole);
-  auto p = hn::Set(d, 1.559467816132662e-4f);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.340664390235176e-3f));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.617692972993062e-3f));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.550310551013797e-2f));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.402265278288774e-1f));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.931472149680279e-1f));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
-  const auto power = hn::NearestInt(whole);
-  const auto half = hn::ShiftRight<1>(power);
-  const auto bias = hn::Set(integers, 127);
-  const auto first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const auto second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(power, half), bias)));
-  return hn::Mul(hn::Mul(p, first), second);
 }
 
 /// Greatest of `count` > 0 elements; NaN never is. -infinity if there is none.
@@ -319,26 +341,6 @@ HWY_INLINE float maximum_of(const float* from, int count) {
   float result = hn::GetLane(hn::MaxOfLanes(d, greatest));
   for (; i < count; ++i) result = from[i] > result ? from[i] : result;
   return result;
-}
-
-/// weight = 2^(score * scale - reference), in place, and their sum. Rows hold whole vectors; weights behind `count` are 0.
-HWY_INLINE float exponentials(float* scores, int count, float scale, float reference) {
-  const float_tag d;
-  const auto factor = hn::Set(d, scale), subtracted = hn::Set(d, reference);
-  auto sum = hn::Zero(d);
-  int i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto weight = exp2(hn::MulSub(hn::LoadU(d, scores + i), factor, subtracted));
-    hn::StoreU(weight, d, scores + i);
-    sum = hn::Add(sum, weight);
-  }
-  if (i < count) {
-    const auto weight = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(count - i)),
-                                           exp2(hn::MulSub(hn::LoadU(d, scores + i), factor, subtracted)));
-    hn::StoreU(weight, d, scores + i);
-    sum = hn::Add(sum, weight);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 }  // namespace msabench::cpu::HWY_NAMESPACE

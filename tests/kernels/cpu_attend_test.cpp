@@ -52,6 +52,22 @@ TEST_P(cpu_attend, any_number_of_threads_gives_the_same_bits) {
   for (const int threads : {2, 3, 8}) EXPECT_EQ(run(test, threads), alone) << threads;
 }
 
+// Blocks of 64 keys and more are loaded once for all tokens of a tile that have them; the more threads, the smaller tiles.
+TEST_P(cpu_attend, tokens_that_share_blocks_get_the_bits_that_they_get_alone) {
+  for (const std::int32_t block : {64, 100, 128, 200}) {
+    for (const std::int32_t page_size : {0, 16}) {
+      attend_shape shape{.hq = 6, .hkv = 2, .d = 36, .block = block, .topk = 5};
+      shape.page_layout = page_size == 0 ? 0 : 1;
+      shape.page_size = page_size;
+      shape.sequences = {{1, 0}, {37, 30}, {50, 1100}, {3, 3}, {70, 700}};
+      small_attend test(shape);
+      const auto alone = run(test, 1);
+      EXPECT_EQ(test.fault().value_or("none"), "none") << block;
+      for (const int threads : {2, 5, 12}) EXPECT_EQ(run(test, threads), alone) << block << ' ' << threads;
+    }
+  }
+}
+
 TEST_P(cpu_attend, a_row_does_not_depend_on_the_batch) {
   small_attend both(long_rows());
   attend_shape shape = long_rows();
