@@ -171,10 +171,62 @@ std::vector<perturbation> index_targets(const case_spec& c, const opportunities&
   return t;
 }
 
+// Rows of a combine case have as many parts as its option says; which of them have keys is up to the family.
+std::vector<perturbation> combine_targets(const case_spec& c) {
+  std::int64_t rows = 0, most_keys = 0;
+  bool any_without_keys = c.options.splits == 0;
+  for (const auto& s : sequences(c)) {
+    rows += s.q_len;
+    if (s.q_len > 0) most_keys = std::max(most_keys, s.kv_len);
+    any_without_keys |= s.q_len > s.kv_len;
+  }
+  if (rows == 0) return {};
+  const bool holes = c.variant == "holes";
+  // Parts that the fullest row has: `random` has no more than keys, `holes` leaves one out.
+  const std::int64_t parts = std::min<std::int64_t>(c.options.splits - (holes && c.options.splits > 1 ? 1 : 0),
+                                                    c.variant == "random" ? most_keys : c.options.splits);
+  std::vector<perturbation> t;
+  if (any_without_keys || (holes && rows >= 16)) t.push_back(nothing_is_nan);
+  if (parts == 0 || most_keys == 0) return t;
+  // Vanishing weights are below fp16's range even in base 2, so that only a wrong part shows there.
+  if (c.variant == "tiny" && parts > 1) return {c.type == fp16 ? neighbour_head_lse : base2_partials};
+  t.push_back(drop_partial);
+  if (c.variant == "large") t.push_back(maximum_kept);
+  if (holes && c.options.splits > 1) t.push_back(empty_partial_leaks);
+  if (parts == 1) return t;
+  t.insert(t.end(), {double_partial, base2_partials, weights_unscaled});
+  if (c.shape.hq > 1 && !holes) t.push_back(neighbour_head_lse);
+  return t;
+}
+
+std::vector<perturbation> norm_rope_targets(const case_spec& c) {
+  const shape_spec& s = c.shape;
+  const std::int32_t dims = make_problem(c).rope_dims, narrowest = std::min(s.d, s.di);
+  std::vector<perturbation> t = {weight_without_one};
+  if (c.variant == "small" || c.variant == "subnormal") t.push_back(eps_missing);
+  if (c.variant != "random") return t;
+  if (s.hq > 1) t.push_back(norm_across_heads);
+  if (s.d == s.di) t.push_back(main_norm_for_index);
+  if (dims == 0) return t;
+  bool prefix = false, two_positions = false;
+  for (const auto& q : sequences(c)) {
+    prefix |= q.q_len > 0 && q.kv_len > q.q_len;
+    two_positions |= q.q_len > 0 && q.kv_len > 1;
+  }
+  t.push_back(rope_backwards);
+  if (two_positions) t.push_back(position_after);
+  if (prefix) t.push_back(position_in_chunk);
+  if (dims > 2) t.push_back(rope_interleaved);
+  if (dims < narrowest && narrowest % 2 == 0) t.push_back(rope_all_dims);
+  if (c.type != fp32) t.push_back(rounded_after_norm);
+  return t;
+}
+
 }  // namespace
 
 std::vector<perturbation> targets_of(const case_spec& c) {
   const opportunities can = look(c);
+  if (c.operation == op::combine) return combine_targets(c);  // also of rows that see no key
   if (!can.rows) return {};
   switch (c.operation) {
     case op::attend:
@@ -187,6 +239,8 @@ std::vector<perturbation> targets_of(const case_spec& c) {
       return score_targets(c, can);
     case op::index:
       return index_targets(c, can);
+    case op::qk_norm_rope:
+      return norm_rope_targets(c);
     default:
       return {};
   }

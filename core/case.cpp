@@ -282,8 +282,8 @@ class reader {
 
   void read_option(std::string_view text) {
     case_options& o = case_.options;
-    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.fp8, &o.lenient, &o.short_rows};
-    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "fp8", "lenient", "short"};
+    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.fp8, &o.lenient, &o.short_rows, &o.part16};
+    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "fp8", "lenient", "short", "part16"};
     for (std::size_t i = 0; i < std::size(names); ++i)
       if (text == names[i]) {
         *flags[i] = true;
@@ -295,6 +295,9 @@ class reader {
     } else if (text.starts_with("split")) {
       o.splits = static_cast<std::int32_t>(plain_number(text.substr(5), 4096));
       if (o.splits >= 1) return;
+    } else if (text.starts_with("rope")) {
+      o.rope_dims = static_cast<std::int32_t>(plain_number(text.substr(4), max_dim));
+      if (o.rope_dims >= 0) return;
     } else if (text.starts_with("scale")) {
       const auto number = text.substr(5);
       const auto [end, error] =
@@ -304,7 +307,7 @@ class reader {
         return;
     }
     fail(fmt::format("unknown option '{}'", text),
-         "pageN, scaleX, splitN, stride, slack, rep, warm, fp8, lenient or short");
+         "pageN, scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, lenient, short or part16");
   }
 
   void read_seed(std::string_view text) {
@@ -324,7 +327,19 @@ class reader {
       fail("options lenient and short are for operators that are handed ids", "leave them out");
     if (o.lenient && o.short_rows) fail("options lenient and short contradict each other", "keep one");
     if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
+    if (o.part16 && (operation != op::combine || case_.type == fp32))
+      fail("option part16 is for operator combine on 16-bit types", "leave it out");
+    check_rope();
     if (o.softmax_scale != 0 && operation == op::select) fail("option scale has no meaning for select", "leave it out");
+  }
+
+  void check_rope() const {
+    const std::int32_t dims = case_.options.rope_dims;
+    if (dims < 0) return;
+    if (case_.operation != op::qk_norm_rope) fail("option rope is for operator qk_norm_rope", "leave it out");
+    if (dims % 2 != 0 || dims > std::min(case_.shape.d, case_.shape.di))
+      fail(fmt::format("{} rotated dims are not possible", dims), "an even number of at most d and di");
+    if (dims == usual_rope_dims(case_.shape)) fail("option rope names the default", "leave it out");
   }
 
   std::string_view whole_;
@@ -374,6 +389,7 @@ std::string options_name(const case_options& o) {
   if (o.page_size != 0) text += fmt::format("/page{}", o.page_size);
   if (o.softmax_scale != 0) text += "/scale" + format_scale(o.softmax_scale);
   if (o.splits != 0) text += fmt::format("/split{}", o.splits);
+  if (o.rope_dims >= 0) text += fmt::format("/rope{}", o.rope_dims);
   if (o.stride) text += "/stride";
   if (o.slack) text += "/slack";
   if (o.rep) text += "/rep";
@@ -381,6 +397,7 @@ std::string options_name(const case_options& o) {
   if (o.fp8) text += "/fp8";
   if (o.lenient) text += "/lenient";
   if (o.short_rows) text += "/short";
+  if (o.part16) text += "/part16";
   return text;
 }
 

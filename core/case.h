@@ -47,16 +47,18 @@ struct lengths_spec {
 
 // Options after the family, in the order in which a name lists them.
 struct case_options {
-  std::int32_t page_size = 0;  // page64; 0: the block size
-  double softmax_scale = 0;    // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
-  std::int32_t splits = 0;     // split8
-  bool stride = false;         // padded strides; an implementation may refuse them at run
-  bool slack = false;          // bounds of the problem above the sizes of the tensors, rows past T in the tensors
-  bool rep = false;            // 20 launches and a second plan at the same time
-  bool warm = false;           // kl: warm-up stage
-  bool fp8 = false;            // e4m3 keys and values or index operands, with scales
-  bool lenient = false;        // ids in form lenient
-  bool short_rows = false;     // ids in form short
+  std::int32_t page_size = 0;   // page64; 0: the block size
+  double softmax_scale = 0;     // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
+  std::int32_t splits = 0;      // split8; combine: partial results, 0 without it
+  std::int32_t rope_dims = -1;  // rope32: rotated dims; -1: half of the smaller of d and di
+  bool stride = false;          // padded strides; an implementation may refuse them at run
+  bool slack = false;           // bounds of the problem above the sizes of the tensors, rows past T in the tensors
+  bool rep = false;             // 20 launches and a second plan at the same time
+  bool warm = false;            // kl: warm-up stage
+  bool fp8 = false;             // e4m3 keys and values or index operands, with scales
+  bool lenient = false;         // ids in form lenient
+  bool short_rows = false;      // ids in form short
+  bool part16 = false;          // partial results in the storage type, not in fp32
   bool operator==(const case_options&) const = default;
 };
 
@@ -86,6 +88,9 @@ std::string name_without_seed(const case_spec& c);  // the generator's stream na
 // The sequences of the batch; empty for the vit operators.
 std::vector<sequence> sequences(const case_spec& c);
 
+// Dims that qk_norm_rope rotates unless option rope says otherwise: half of the smaller of d and di, as M3 does.
+std::int32_t usual_rope_dims(const shape_spec& s);
+
 // The problem that the host asks of an implementation for this case.
 problem make_problem(const case_spec& c);
 
@@ -94,7 +99,8 @@ problem make_problem(const case_spec& c);
 nlohmann::json definition(const case_spec& c);
 std::string definition_sha256(const case_spec& c);
 
-// Cost in (row, head, visible key) triples (row, head, visible block for `select`) of one pass over all rows.
+// Cost in (row, head, visible key) triples of one pass over all rows; of `select` the blocks count, of `combine` the
+// partial results, and qk_norm_rope counts (row, head) alone.
 std::int64_t cost_triples(const case_spec& c);
 
 struct family_info {

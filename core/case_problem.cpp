@@ -29,7 +29,7 @@ std::int64_t keys_selected(const case_spec& c, std::int64_t position) {
 }
 
 std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
-  if (position < 0) return 0;
+  if (position < 0 && c.operation != op::combine) return 0;
   switch (c.operation) {
     case op::select:
       return c.shape.hi * blocks_seen(c, position);
@@ -41,6 +41,10 @@ std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
       return c.shape.hq * (position + 1);
     case op::msa:
       return c.shape.hi * (position + 1) + c.shape.hq * keys_selected(c, position);
+    case op::combine:
+      return std::int64_t{c.shape.hq} * c.options.splits;
+    case op::qk_norm_rope:
+      return c.shape.hq + c.shape.hkv + c.shape.hi + 1;
     default:
       return c.shape.hq * keys_selected(c, position);
   }
@@ -60,6 +64,8 @@ std::vector<sequence> sequences(const case_spec& c) {
   }
   throw suite_error("case " + name(c) + ": unknown ragged batch");
 }
+
+std::int32_t usual_rope_dims(const shape_spec& s) { return std::min(s.d, s.di) / 4 * 2; }
 
 problem make_problem(const case_spec& c) {
   problem p;
@@ -105,6 +111,14 @@ problem make_problem(const case_spec& c) {
   if (c.options.softmax_scale != 0 && (c.operation == op::score || c.operation == op::index))
     p.index_scale = c.options.softmax_scale;
   p.splits = c.options.splits;
+  if (c.operation == op::combine) {
+    if (c.options.part16) p.partial = c.type;
+    if (c.options.slack) p.splits += 3;
+  }
+  if (c.operation == op::qk_norm_rope) {
+    p.rope_dims = c.options.rope_dims >= 0 ? c.options.rope_dims : usual_rope_dims(s);
+    p.norm_eps = 1e-6;
+  }
   p.kl_warm_up = c.options.warm ? 1 : 0;
   p.asked.in_id_form = c.options.lenient      ? id_form::lenient
                        : c.options.short_rows ? id_form::short_rows

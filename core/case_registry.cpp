@@ -86,6 +86,14 @@ const std::vector<family_info>& make_families() {
        {op::select},
        {"random", "gap", "step", "tie17", "equal", "negative", "few", "outlier", "cluster", "rising", "heads", "nan",
         "inf", "huge", "zero"}},
+      {"partials",
+       "partial results: as of split keys; one of 31 times the mass; without keys; far from 0; with vanishing weights",
+       {op::combine},
+       {"random", "skewed", "holes", "large", "tiny"}},
+      {"tokens",
+       "heads of tokens: normal; so small that eps counts; results below the normal range; one channel above all",
+       {op::qk_norm_rope},
+       {"random", "small", "subnormal", "outlier"}},
   };
   return all;
 }

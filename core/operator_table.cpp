@@ -259,6 +259,7 @@ extents bounds_of(const problem& p) {
   e.n = p.total_kv;
   e.pages = e.idx_pages = p.pool_pages;
   e.p = p.splits;
+  e.max_pos = p.max_kv_len;
   return e;
 }
 

@@ -36,8 +36,26 @@ constexpr std::array entries = {
     entry{perturbation::mask_after_max, "mask_after_max"},
     entry{perturbation::neighbour_head_q, "neighbour_head_q"},
     entry{perturbation::unscaled_scores, "unscaled_scores"},
+    entry{perturbation::drop_partial, "drop_partial"},
+    entry{perturbation::double_partial, "double_partial"},
+    entry{perturbation::base2_partials, "base2_partials"},
+    entry{perturbation::weights_unscaled, "weights_unscaled"},
+    entry{perturbation::maximum_kept, "maximum_kept"},
+    entry{perturbation::empty_partial_leaks, "empty_partial_leaks"},
+    entry{perturbation::nothing_is_nan, "nothing_is_nan"},
+    entry{perturbation::neighbour_head_lse, "neighbour_head_lse"},
+    entry{perturbation::weight_without_one, "weight_without_one"},
+    entry{perturbation::eps_missing, "eps_missing"},
+    entry{perturbation::norm_across_heads, "norm_across_heads"},
+    entry{perturbation::position_after, "position_after"},
+    entry{perturbation::position_in_chunk, "position_in_chunk"},
+    entry{perturbation::rope_all_dims, "rope_all_dims"},
+    entry{perturbation::rope_interleaved, "rope_interleaved"},
+    entry{perturbation::rope_backwards, "rope_backwards"},
+    entry{perturbation::main_norm_for_index, "main_norm_for_index"},
+    entry{perturbation::rounded_after_norm, "rounded_after_norm"},
 };
-static_assert(entries.size() == static_cast<std::size_t>(perturbation::unscaled_scores) + 1);
+static_assert(entries.size() == static_cast<std::size_t>(perturbation::rounded_after_norm) + 1);
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < entries.size(); ++i)

@@ -36,6 +36,26 @@ enum class perturbation {
   mask_after_max,    // maximum over all keys of the own block, the invisible ones too
   neighbour_head_q,  // the query of the next index head
   unscaled_scores,   // index_scale left out
+  // combine
+  drop_partial,         // the lightest partial result
+  double_partial,       // the same counted twice
+  base2_partials,       // partial log-sum-exps taken for base 2
+  weights_unscaled,     // not divided by the sum of the weights
+  maximum_kept,         // exp of the log-sum-exps themselves, in single precision
+  empty_partial_leaks,  // what a part without keys holds, times its weight of 0
+  nothing_is_nan,       // exp(-inf - -inf) where nothing is to be combined
+  neighbour_head_lse,   // the weights of the next head
+  // qk_norm_rope
+  weight_without_one,   // w instead of 1 + w
+  eps_missing,          // norm_eps left out
+  norm_across_heads,    // one mean over all heads of the token
+  position_after,       // the angles of the next position
+  position_in_chunk,    // counted from the first token of this call
+  rope_all_dims,        // pairs are halves of the whole head
+  rope_interleaved,     // pairs are neighbours
+  rope_backwards,       // the other sign of the sines
+  main_norm_for_index,  // the index branch with the norm weights of q and k
+  rounded_after_norm,   // rounded to storage between norm and rotation
 };
 
 std::string_view name(perturbation p);  // "drop_block"

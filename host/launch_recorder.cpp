@@ -79,7 +79,7 @@ bound_case bind(const input_set& set, const input_set* second) {
 }
 
 launch_recorder::launch_recorder(input_set& set, const run_spec& how)
-    : set_(set), how_(how), inputs_checksum_(set.inputs_checksum) {
+    : set_(set), how_(how), rehearsed_rows_(set.sizes.t), inputs_checksum_(set.inputs_checksum) {
   if (how.rehearse) shorten_lengths();
   if (how.second_plan) {
     second_ = set;

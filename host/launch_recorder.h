@@ -55,7 +55,7 @@ class launch_recorder {
   std::optional<input_set> second_;
   std::int32_t next_ = 0;  // index of the launch that is due
   std::vector<std::pair<slot, std::vector<std::int32_t>>> full_lengths_;
-  std::int64_t rehearsed_rows_ = 0;
+  std::int64_t rehearsed_rows_ = 0;  // all of them where the operator has no lengths
   std::uint64_t inputs_checksum_ = 0;  // of the contents that the due launch sees
 };
 

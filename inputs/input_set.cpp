@@ -23,12 +23,18 @@ struct operator_filler {
   void (*fill)(const fill_job&);
 };
 constexpr operator_filler fillers[] = {
-    {op::attend, fill_attend}, {op::dense, fill_dense}, {op::select, fill_select},
-    {op::score, fill_index},   {op::index, fill_index},
+    {op::attend, fill_attend},
+    {op::dense, fill_dense},
+    {op::select, fill_select},
+    {op::score, fill_index},
+    {op::index, fill_index},
+    {op::combine, fill_combine},
+    {op::qk_norm_rope, fill_qk_norm_rope},
 };
 
-extents actual_sizes(const problem& p, const batch& rows) {
+extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
   extents e = bounds_of(p);
+  if (p.operation == op::combine) e.p = c.options.splits;
   e.t = rows.total_q();
   e.b = rows.size();
   e.n = rows.total_kv();
@@ -49,6 +55,11 @@ void allocate(const case_spec& c, input_set& set) {
   // alone.
   extents shape_sizes = bounds_of(p);
   shape_sizes.b = set.sizes.b;
+  // Without lengths there is nothing but the shape to tell how many rows and parts there are.
+  if (p.operation == op::combine) {
+    shape_sizes.t = set.sizes.t;
+    shape_sizes.p = set.sizes.p;
+  }
   for (const slot_rule& rule : slots_of(p.operation)) {
     if (!present(rule, p)) continue;
     const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
@@ -137,7 +148,7 @@ input_set make_inputs(const case_spec& c, const problem& agreed) {
 
   input_set set;
   set.agreed = agreed;
-  set.sizes = actual_sizes(agreed, rows);
+  set.sizes = actual_sizes(c, agreed, rows);
   allocate(c, set);
   const fill_job job{c, rows, set};
   fill_lengths(job);

@@ -23,6 +23,8 @@ void fill_attend(const fill_job& job);
 void fill_index(const fill_job& job);  // score too: they have the same inputs
 void fill_dense(const fill_job& job);
 void fill_select(const fill_job& job);
+void fill_combine(const fill_job& job);
+void fill_qk_norm_rope(const fill_job& job);
 
 // The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of
 // the case's family, or of `random` where that is a family of the main branch alone.

@@ -124,7 +124,8 @@ void check_profile(claims& c, const profile& f) {
   c.error("profile.rank_step", f.rank_step, 1);
 }
 
-bool has_softmax(op o) {
+// Operators whose limits are made of declared formats.
+bool declares_formats(op o) {
   switch (o) {
     case op::attend:
     case op::dense:
@@ -133,6 +134,8 @@ bool has_softmax(op o) {
     case op::dense_backward:
     case op::vit3d:
     case op::vit_attend:
+    case op::combine:
+    case op::qk_norm_rope:
       return true;
     default:
       return false;
@@ -195,7 +198,7 @@ std::vector<std::string> broken_declarations(const problem& p, const numerics& n
   c.at_most("numerics.rounded_operands", n.rounded_operands, 2);
   c.at_most("numerics.lse_from_rounded_p", n.lse_from_rounded_p, 1);
   c.at_most("numerics.truncated", n.truncated, 127);
-  if (has_softmax(p.operation)) {
+  if (declares_formats(p.operation)) {
     check_formats(c, p, n);
     check_chains(c, p, n);
   }
@@ -211,7 +214,7 @@ std::vector<std::string> named_declarations(const problem& given, const numerics
   const auto [p, n] =
       has_index_branch_alone(given.operation) ? index_branch_of(given, declared) : score_branch{given, declared};
   std::vector<std::string> names;
-  if (!has_softmax(p.operation) && !has_index_branch_alone(p.operation)) return names;
+  if (!declares_formats(p.operation) && !has_index_branch_alone(p.operation)) return names;
   const roundoffs r = resolve(p, n);
   const bool wide = p.q == fp32;
   const auto beyond_fp32 = [](double u) { return u > u32; };

@@ -45,13 +45,16 @@ opportunities look(const reference::row_map& map, std::span<const std::int64_t> 
 std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::span<const std::int64_t> rows,
                                          const problem& p) {
   const opportunities o = look(map, rows, p);
+  const auto next_keys = o.next_key.begin() + std::min<std::ptrdiff_t>(3, std::ssize(o.next_key));
+  const kind_of_position kinds[] = {
+      {o.any, 2}, {o.sparse, 2}, {{o.next_key.begin(), next_keys}, 3}, {o.neighbour, 1}, {o.sparse}};
+  return positions_to_perturb(kinds);
+}
+
+std::vector<std::size_t> positions_to_perturb(std::span<const kind_of_position> kinds) {
   std::set<std::size_t> taken;
-  take_evenly(taken, o.any, 2);
-  take_evenly(taken, o.sparse, 2);
-  take_evenly(taken, {o.next_key.begin(), o.next_key.begin() + std::min<std::ptrdiff_t>(3, std::ssize(o.next_key))}, 3);
-  take_evenly(taken, o.neighbour, 1);
-  take_evenly(taken, o.sparse, most_perturbed_rows);
-  take_evenly(taken, o.any, most_perturbed_rows);
+  for (const auto& kind : kinds) take_evenly(taken, kind.positions, kind.most);
+  if (!kinds.empty()) take_evenly(taken, kinds.front().positions, most_perturbed_rows);
   return {taken.begin(), taken.end()};
 }
 

@@ -31,6 +31,13 @@ std::vector<std::size_t> rows_to_perturb(const reference::row_map& map, std::spa
 // key past the diagonal is likely to be the best of its block.
 std::vector<std::size_t> rows_with_hidden_keys(const reference::row_map& map, std::span<const std::int64_t> rows,
                                                const problem& p);
+// The same of any kinds of positions that there are: of each kind in turn so many as it asks for, evenly, until there are
+// eight; then evenly of the first kind.
+struct kind_of_position {
+  std::vector<std::size_t> positions;
+  std::size_t most = most_perturbed_rows;
+};
+std::vector<std::size_t> positions_to_perturb(std::span<const kind_of_position> kinds);
 
 struct effect {
   double ratio = 0;      // to the limit

@@ -6,6 +6,9 @@
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
 #include "judge/score_expectation.h"
+#include "judge/combine_expectation.h"
+#include "judge/judge.h"
+#include "judge/norm_rope_expectation.h"
 #include "judge/select_expectation.h"
 
 namespace msabench::judge {
@@ -21,6 +24,10 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<score_expectation>(what, rows);
     case op::index:
       return std::make_unique<index_expectation>(what, rows);
+    case op::combine:
+      return std::make_unique<combine_expectation>(what, rows);
+    case op::qk_norm_rope:
+      return std::make_unique<norm_rope_expectation>(what, rows);
     default:
       throw suite_error(fmt::format("no oracle for operator {}", name(what.agreed.operation)));
   }

@@ -8,23 +8,6 @@
 namespace msabench::judge {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-// Second-order terms that the sum of first-order ones leaves out.
-constexpr double second_order = 1.02;
-
-double unless_nan(double x) { return std::isnan(x) ? infinity : x; }
-
-template <std::size_t Count>
-limit<Count> sum_of(std::array<std::pair<std::string_view, double>, Count> terms, double factor = 1) {
-  limit<Count> l;
-  for (std::size_t i = 0; i < Count; ++i) {
-    l.terms[i] = {terms[i].first, unless_nan(factor * terms[i].second)};
-    l.total += l.terms[i].second;
-  }
-  return l;
-}
-
 double fp32_steps(const reference::attend_row& row) { return std::abs(row.m) + std::abs(row.lse); }
 
 double squared(double x) { return x * x; }
@@ -114,10 +97,10 @@ double expected_error(const roundoffs& r, const reference::attend_row& row, std:
 }
 
 double ratio_to(double limit, double got, double want) {
-  if (std::isnan(got)) return infinity;
+  if (std::isnan(got)) return std::numeric_limits<double>::infinity();
   if (got == want) return 0;
   const double err = std::abs(got - want);
-  return limit > 0 ? unless_nan(err / limit) : infinity;
+  return limit > 0 ? unless_nan(err / limit) : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace msabench::judge

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +25,22 @@ struct limit {
   std::array<std::pair<std::string_view, double>, Count> terms{};
   double total = 0;
 };
+
+// Second-order terms that the sum of first-order ones leaves out.
+inline constexpr double second_order = 1.02;
+
+inline double unless_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::infinity() : x; }
+
+// The sum of the terms, each times `factor`.
+template <std::size_t Count>
+limit<Count> sum_of(const std::array<std::pair<std::string_view, double>, Count>& terms, double factor = 1) {
+  limit<Count> l;
+  for (std::size_t i = 0; i < Count; ++i) {
+    l.terms[i] = {terms[i].first, unless_nan(factor * terms[i].second)};
+    l.total += l.terms[i].second;
+  }
+  return l;
+}
 
 // The terms, largest first, without those that are 0.
 std::vector<std::pair<std::string, double>> listed(const std::pair<std::string_view, double>* terms, std::size_t count);

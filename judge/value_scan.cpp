@@ -15,6 +15,8 @@ namespace msabench::judge {
 std::vector<std::string> value_scan::axes_of(slot where) {
   switch (where) {
     case slot::out:
+    case slot::q_rope:
+    case slot::k_rope:
       return {"row", "head", "channel"};
     case slot::lse:
       return {"row", "head"};
@@ -22,6 +24,10 @@ std::vector<std::string> value_scan::axes_of(slot where) {
       return {"index head", "row", "block"};
     case slot::lse_idx:
       return {"row", "index head"};
+    case slot::q_idx_rope:
+      return {"row", "index head", "channel"};
+    case slot::k_idx_rope:
+      return {"row", "channel"};
     case slot::ids:
       return {"row", "index head", "slot"};
     default:

@@ -21,7 +21,7 @@ struct scratch {
   std::vector<std::int64_t> parts;  // p with LSE_p > -inf
   std::vector<double> lse, weight;  // of those
   std::vector<double> line;         // [d] one O_p
-  std::vector<double> sums;         // [3][d]
+  std::vector<double> sums;         // [4][d]
   pairwise_vectors total;
 };
 
@@ -57,6 +57,9 @@ void weigh_parts(scratch& s, combine_row& r) {
   const double sum = pairwise_sum(s.weight);
   r.lse = r.a + std::log(sum);
   for (double& w : s.weight) w /= sum;
+  std::vector<double> distances;
+  for (std::size_t i = 0; i < s.weight.size(); ++i) distances.push_back(s.weight[i] * (r.a - s.lse[i]));
+  r.distance = pairwise_sum(distances);
 }
 
 void add_part(const combine_inputs& in, const combine_row& r, std::size_t i, scratch& s) {
@@ -69,27 +72,27 @@ void add_part(const combine_inputs& in, const combine_row& r, std::size_t i, scr
     s.sums[c] += term;
     s.sums[d + c] += magnitude;
     s.sums[2 * d + c] += magnitude * exponent;
+    s.sums[3 * d + c] += std::abs(s.line[c]);
   }
 }
 
 void combine_row_of(const combine_inputs& in, combine_row& r, scratch& s) {
   const auto d = static_cast<std::size_t>(in.p.d);
-  for (auto* channels : {&r.out, &r.magnitude, &r.exponents}) channels->assign(d, 0.0);
+  std::vector<double>* const gauges[] = {&r.out, &r.magnitude, &r.exponents, &r.sizes};
+  for (auto* channels : gauges) channels->assign(d, 0.0);
   r.lse = -inf;
   find_parts(in, r.row, r.head, s);
   if (s.parts.empty()) return;
   weigh_parts(s, r);
   s.line.resize(d);
-  s.total.reset(3 * d);
+  s.total.reset(std::size(gauges) * d);
   for (std::size_t first = 0; first < s.parts.size(); first += tile_keys) {
-    s.sums.assign(3 * d, 0.0);
+    s.sums.assign(std::size(gauges) * d, 0.0);
     for (std::size_t i = first; i < std::min(first + tile_keys, s.parts.size()); ++i) add_part(in, r, i, s);
     s.total.add(s.sums);
   }
   const auto sums = s.total.total();
-  std::ranges::copy(sums.first(d), r.out.begin());
-  std::ranges::copy(sums.subspan(d, d), r.magnitude.begin());
-  std::ranges::copy(sums.subspan(2 * d, d), r.exponents.begin());
+  for (std::size_t i = 0; i < std::size(gauges); ++i) std::ranges::copy(sums.subspan(i * d, d), gauges[i]->begin());
 }
 
 }  // namespace

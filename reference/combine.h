@@ -24,9 +24,11 @@ struct combine_row {
   std::int64_t row = 0, head = 0;
   std::int64_t partials = 0;      // with LSE_p > -inf
   double a = 0, lse = 0;          // a = max LSE_p; LSE = a + ln sum w_p
+  double distance = 0;            // sum pi_p |LSE_p - a|
   std::vector<double> out;        // o_c = sum pi_p O_pc
   std::vector<double> magnitude;  // sum pi_p |O_pc|
   std::vector<double> exponents;  // sum pi_p |O_pc| (|LSE_p - a| + |a|)
+  std::vector<double> sizes;      // sum |O_pc|, of parts with keys whatever they weigh
 };
 
 // All query heads of each row in `rows`, in the order rows x heads. suite_error for shapes that contradict the problem,

@@ -99,4 +99,40 @@ struct attend_call {
   std::int64_t lse_row_stride, lse_head_stride;
 };
 
+/// Partial results of disjoint sets of keys, put together.
+struct combine_call {
+  std::int64_t parts, rows;  ///< P, T
+  std::int32_t heads, d;     ///< Hq
+  const char* partial_out;   ///< [P][T][Hq][d]
+  msabench_dtype partial_type;
+  std::int64_t partial_part_stride, partial_row_stride, partial_head_stride;
+  const float* partial_lse;  ///< [P][T][Hq], natural
+  std::int64_t partial_lse_part_stride, partial_lse_row_stride, partial_lse_head_stride;
+  char* out;  ///< [T][Hq][d]
+  msabench_dtype out_type;
+  std::int64_t out_row_stride, out_head_stride;
+  float* lse;  ///< [T][Hq]
+  std::int64_t lse_row_stride, lse_head_stride;
+};
+
+/// Norm, then partial rotation, of the heads of new tokens.
+struct norm_rope_call {
+  /// One of q, k, q_idx and k_idx, which has one head.
+  struct tensor {
+    const char* x;  ///< [T][heads][dim]
+    std::int64_t x_row_stride, x_head_stride;
+    const char* weight;  ///< [dim]
+    char* y;             ///< [T][heads][dim]
+    std::int64_t y_row_stride, y_head_stride;
+    std::int32_t heads, dim;
+  };
+  lengths rows;
+  tensor tensors[4];    ///< in the order above
+  msabench_dtype type;  ///< of all of them
+  float eps;
+  std::int32_t rope_dims;
+  const float* cos_sin;  ///< [max_pos][rope_dims]
+  std::int64_t cos_sin_stride;
+};
+
 }  // namespace msabench::kernels

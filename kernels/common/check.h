@@ -42,6 +42,8 @@ msabench_status check_select(const msabench_problem& problem, const msabench_arg
 /// score and index
 msabench_status check_index(const msabench_problem& problem, const msabench_args* args, index_call& call);
 /// attend or dense, which has no ids.
+msabench_status check_norm_rope(const msabench_problem& problem, const msabench_args* args, norm_rope_call& call);
+msabench_status check_combine(const msabench_problem& problem, const msabench_args* args, combine_call& call);
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
 }  // namespace msabench::kernels

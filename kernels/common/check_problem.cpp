@@ -43,6 +43,10 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.index != nullptr;
     case MSABENCH_OP_DENSE:
       return kernels.dense != nullptr;
+    case MSABENCH_OP_QK_NORM_ROPE:
+      return kernels.norm_rope != nullptr;
+    case MSABENCH_OP_COMBINE:
+      return kernels.combine != nullptr;
     default:
       return false;
   }
@@ -195,6 +199,63 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
   return MSABENCH_OK;
 }
 
+/// The host chooses the parts here, and the hint is how many there are at most.
+msabench_status check_partials(const implementation& kernels, const msabench_problem& p) {
+  auto status =
+      check_lower_bounds({{"hq", p.hq, 1}, {"d", p.d, 1}, {"total_q", p.total_q, 0}, {"splits", p.splits, 0}});
+  if (status == MSABENCH_OK) status = check_type(kernels, "partial", p.partial);
+  return status == MSABENCH_OK ? check_type(kernels, "out", p.out) : status;
+}
+
+msabench_status check_rotation(const msabench_problem& p) {
+  const std::int32_t most = std::min(p.d, p.di);
+  if (p.rope_dims < 0 || p.rope_dims > most || p.rope_dims % 2 != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "rope_dims %d: pairs of dims, %d at most; correct the problem", p.rope_dims,
+                most);
+  }
+  if (!std::isfinite(p.norm_eps) || p.norm_eps < 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "norm_eps: no finite number from 0 up; correct the problem");
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_prologue(const implementation& kernels, const msabench_problem& p) {
+  auto status = check_batch(p);
+  if (status == MSABENCH_OK)
+    status = check_lower_bounds({{"hq", p.hq, 1}, {"hi", p.hi, 1}, {"d", p.d, 1}, {"di", p.di, 1}});
+  if (status != MSABENCH_OK) return status;
+  const std::pair<const char*, msabench_dtype> types[] = {
+      {"q", p.q}, {"kv", p.kv}, {"q_idx", p.q_idx}, {"k_idx", p.k_idx}};
+  for (const auto& [field, type] : types) {
+    const auto refused = check_type(kernels, field, type);
+    if (refused != MSABENCH_OK) return refused;
+    if (!same_type(type, p.q)) {
+      return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: %s has all heads of the type of q only; use that", field,
+                  type.code, type.bits, type.lanes, kernels.name);
+    }
+  }
+  return check_rotation(p);
+}
+
+msabench_status check_operator(const implementation& kernels, const msabench_problem& p) {
+  switch (p.op) {
+    case MSABENCH_OP_QK_NORM_ROPE:
+      return check_prologue(kernels, p);
+    case MSABENCH_OP_COMBINE:
+      return check_partials(kernels, p);
+    default:
+      break;
+  }
+  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_dense || p.op == MSABENCH_OP_ATTEND;
+  const bool indexes = p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
+  auto status = check_batch(p);
+  if (status == MSABENCH_OK && !is_dense) status = check_selection(p);
+  if (status == MSABENCH_OK) status = check_block_count(p);
+  if (status == MSABENCH_OK && attends) status = check_attention(kernels, p);
+  if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, p);
+  return status;
+}
+
 }  // namespace
 
 std::int32_t block_size(const msabench_problem& p) { return p.op == MSABENCH_OP_DENSE ? dense_block : p.block; }
@@ -220,15 +281,8 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   if (to.reserved != 0) {
     return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
   }
-  const bool is_dense = to.op == MSABENCH_OP_DENSE, attends = is_dense || to.op == MSABENCH_OP_ATTEND;
-  const bool indexes = to.op == MSABENCH_OP_SCORE || to.op == MSABENCH_OP_INDEX;
-  auto status = check_batch(to);
-  if (status == MSABENCH_OK && !is_dense) status = check_selection(to);
-  if (status == MSABENCH_OK) status = check_block_count(to);
-  if (status == MSABENCH_OK && attends) status = check_attention(kernels, to);
-  if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, to);
-  if (status == MSABENCH_OK) status = check_profile(kernels, to);
-  return status;
+  const auto status = check_operator(kernels, to);
+  return status == MSABENCH_OK ? check_profile(kernels, to) : status;
 }
 
 }  // namespace msabench::kernels

@@ -31,7 +31,9 @@ inline msabench_numerics fp32_numerics(const msabench_problem& problem) {
   const bool attends = is_attention(problem.op);
   declared.operand = attends ? problem.q : is_index_branch(problem.op) ? problem.q_idx : fp32_type;
   declared.v_operand = attends ? problem.kv : fp32_type;
-  declared.out_store = attends ? problem.out : fp32_type;
+  declared.out_store = attends || problem.op == MSABENCH_OP_COMBINE ? problem.out
+                       : problem.op == MSABENCH_OP_QK_NORM_ROPE     ? problem.q
+                                                                    : fp32_type;
   declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
   declared.partial_store = declared.ds_operand = fp32_type;
   return declared;

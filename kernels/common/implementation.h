@@ -33,6 +33,8 @@ struct implementation {
   void (*dense)(const attend_call&, const run_context&);
   void (*score)(const index_call&, const run_context&);
   void (*index)(const index_call&, const run_context&);
+  void (*combine)(const combine_call&, const run_context&);
+  void (*norm_rope)(const norm_rope_call&, const run_context&);
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another

@@ -101,6 +101,10 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
       return run_checked(check_index, plugin_kernels->index, context, args);
     case MSABENCH_OP_DENSE:
       return run_checked(check_attend, plugin_kernels->dense, context, args);
+    case MSABENCH_OP_QK_NORM_ROPE:
+      return run_checked(check_norm_rope, plugin_kernels->norm_rope, context, args);
+    case MSABENCH_OP_COMBINE:
+      return run_checked(check_combine, plugin_kernels->combine, context, args);
     default:
       return run_checked(check_attend, plugin_kernels->attend, context, args);
   }

@@ -9,7 +9,9 @@
 #include "kernels/common/implementation.h"
 #include "kernels/common/storage.h"
 #include "kernels/naive/attend.h"
+#include "kernels/naive/combine.h"
 #include "kernels/naive/index.h"
+#include "kernels/naive/norm_rope.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -45,6 +47,10 @@ double operator_scratch_bytes(const msabench_problem& p) {
       return score_scratch_bytes({p.hi, p.di, p.block});
     case MSABENCH_OP_INDEX:
       return index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p));
+    case MSABENCH_OP_QK_NORM_ROPE:
+      return norm_rope_scratch_bytes(std::max(p.d, p.di));
+    case MSABENCH_OP_COMBINE:
+      return combine_scratch_bytes(p.splits, p.d);
     default:
       return attend_scratch_bytes({p.hq / p.hkv, p.d, block_size(p), block_capacity(p)});
   }
@@ -65,6 +71,16 @@ void run_select(const select_call& call, const run_context& context) {
 void run_attend(const attend_call& call, const run_context& context) {
   attend(*plugin_stages, call, context.threads, context.scratch,
          static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
+void run_norm_rope(const norm_rope_call& call, const run_context& context) {
+  norm_rope(*plugin_stages, call, context.threads, context.scratch,
+            static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
+void run_combine(const combine_call& call, const run_context& context) {
+  combine(*plugin_stages, call, context.threads, context.scratch,
+          static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
 void run_score(const index_call& call, const run_context& context) {
@@ -94,7 +110,9 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .attend = run_attend,
                    .dense = run_attend,
                    .score = run_score,
-                   .index = run_index};
+                   .index = run_index,
+                   .combine = run_combine,
+                   .norm_rope = run_norm_rope};
   plugin_stages = &stage;
   return kernels::plugin(host, naive_kernels);
 }

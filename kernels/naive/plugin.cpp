@@ -2,6 +2,7 @@
 #include "kernels/naive/glue.h"
 
 const msabench_plugin* msabench_plugin_get(const msabench_host* host) {
-  return msabench::naive::plugin(host, "naive", "plain fp32 loops on the CPU: score, select, index, attend and dense",
-                                 msabench::naive::exact_stages);
+  return msabench::naive::plugin(
+      host, "naive", "plain fp32 loops on the CPU: qk_norm_rope, score, select, index, attend, dense and combine",
+      msabench::naive::exact_stages);
 }

@@ -2,6 +2,8 @@
 #include "kernels/naive/stages.h"
 
 #include "kernels/naive/attend.h"
+#include "kernels/naive/combine.h"
+#include "kernels/naive/norm_rope.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -19,6 +21,13 @@ const stages exact_stages{
     .store = store,
     .attend_row = attend_row,
     .select_row = select_row,
+    .partial_weights = partial_weights,
+    .add_partial = add_partial,
+    .norm_rope_row = norm_rope_row,
+    .rope_position = rope_position,
+    .norm_weights = norm_weights,
+    .norm_head = norm_head,
+    .rotate_head = rotate_head,
 };
 
 }  // namespace msabench::naive

@@ -78,6 +78,28 @@ struct stages {
   /// Ids [topk] of one row from its scores [own + 1]: ascending, then -1. `candidates` is scratch, [own + 1].
   void (*select_row)(const selection_rule&, const row_place&, const float* scores, std::int32_t* candidates,
                      std::int32_t* ids);
+
+  /// Weights [count] of partial results from their log-sum-exps: exp(lse - maximum), 0 for a part without keys. Sets
+  /// `maximum`, -infinity if no part has keys, and returns their sum.
+  float (*partial_weights)(const float* lse, std::int64_t count, float* weights, float& maximum);
+
+  /// Adds weight * values to a row; a weight of 0 adds nothing, whatever the values are.
+  void (*add_partial)(float weight, const float* values, std::int32_t d, float* row);
+
+  /// All heads of tensor 0..3 at one token, from the stages below; `scratch` as norm_rope_scratch_bytes says.
+  void (*norm_rope_row)(const stages&, const norm_rope_call&, std::int64_t row, std::int32_t tensor, float* scratch);
+
+  /// The position whose angles a token is rotated by; negative for a padding token.
+  std::int64_t (*rope_position)(const lengths&, std::int64_t row);
+
+  /// Whose norm weights tensor 0..3 (q, k, q_idx, k_idx) is multiplied by.
+  std::int32_t (*norm_weights)(std::int32_t tensor);
+
+  /// y = x * rsqrt(mean(x^2) + eps) * (1 + weight) of one head, [dim] each.
+  void (*norm_head)(const float* x, const float* weight, float eps, std::int32_t dim, float* y);
+
+  /// Rotates the pairs (c, c + rope_dims / 2) of one head, in place. cos_sin: rope_dims / 2 cosines, then the sines.
+  void (*rotate_head)(const float* cos_sin, std::int32_t rope_dims, std::int32_t dim, float* y);
 };
 
 /// The contract's own.

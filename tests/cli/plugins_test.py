@@ -195,6 +195,19 @@ class PlantedFaults(ProgramTest):
     def test_mask_off_by_one(self):
         self.failing("mask_off_by_one", "attend")
 
+    def test_combine(self):
+        for name in ("combine_forgets_part", "combine_base2", "combine_no_maximum", "combine_nothing", "combine_leaks",
+                     "combine_undivided"):
+            with self.subTest(name=name):
+                self.failing(name, "combine")
+
+    def test_qk_norm_rope(self):
+        for name in ("rope_without_one", "rope_without_eps", "rope_norm_across_heads", "rope_rounds_norm",
+                     "rope_position_after", "rope_position_in_chunk", "rope_main_norms", "rope_all_dims",
+                     "rope_interleaved", "rope_backwards"):
+            with self.subTest(name=name):
+                self.failing(name, "qk_norm_rope")
+
     def test_wrong_kv_head(self):
         self.failing("wrong_kv_head", "attend")
 

@@ -133,7 +133,10 @@ TEST(targets, no_case_with_rows_is_without) {
           for (const char* lengths : {"q1.n1", "q1.n100", "q3.n4K"}) {
             const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
             const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
-                                      (o == op::select ? "fp32/" : "bf16.paged/") + family + "/s0");
+                                      (o == op::select                               ? "fp32/"
+                                       : (o == op::combine || o == op::qk_norm_rope) ? "bf16/"
+                                                                                     : "bf16.paged/") +
+                                      family + "/s0");
             EXPECT_FALSE(targets_of(c).empty()) << name(c);
           }
   EXPECT_TRUE(targets_of(parse_case("attend/m3/rag.idle/bf16.paged/random/s0")).empty());

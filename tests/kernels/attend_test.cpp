@@ -26,7 +26,8 @@ TEST_P(attend, every_layout_type_and_page_size) {
                                                layout{1, 128}, layout{2, 8}, layout{2, 5}}) {
     for (const auto type : {fp32_type, bf16_type, fp16_type}) {
       for (const bool padded : {false, true}) {
-        SCOPED_TRACE(std::to_string(page_layout) + " " + std::to_string(page_size) + " " + std::to_string(type.bits));
+        SCOPED_TRACE(std::to_string(page_layout) + " " + std::to_string(page_size) + " " + std::to_string(type.code) +
+                     "," + std::to_string(type.bits));
         small_attend test({.page_layout = page_layout, .page_size = page_size, .type = type, .padded_strides = padded});
         expect_right(test);
       }

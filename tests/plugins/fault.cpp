@@ -12,6 +12,12 @@ msabench_plugin original{}, table{};
 
 const msabench_plugin& exact() { return original; }
 
+const msabench_plugin* with_stages(const msabench_host* host, const char* name,
+                                   naive::stages (*change)(naive::stages)) {
+  static const naive::stages changed_stages = change(naive::exact_stages);
+  return naive::plugin(host, name, "naive with a fault, for tests", changed_stages);
+}
+
 msabench_plugin* copy_of_naive(const msabench_host* host, const char* name) {
   return copy_of(host, name, naive::exact_stages);
 }

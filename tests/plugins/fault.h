@@ -15,6 +15,9 @@ namespace msabench::faults {
 /// The naive plugin's own functions. Valid once copy_of_naive has been called.
 const msabench_plugin& exact();
 
+/// naive with changed stages.
+const msabench_plugin* with_stages(const msabench_host* host, const char* name, naive::stages (*change)(naive::stages));
+
 /// A copy of naive's table under another name, to be changed; it lives as long as the shared object.
 msabench_plugin* copy_of_naive(const msabench_host* host, const char* name);
 

@@ -8,7 +8,9 @@
 #include <csignal>
 
 #include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_combine.h"
 #include "tests/kernels/small_index.h"
+#include "tests/kernels/small_norm_rope.h"
 #include "tests/kernels/small_select.h"
 
 using namespace msabench::plugin_test;
@@ -96,6 +98,29 @@ TEST(faults, exchanged_pages_show_where_there_are_pages) {
   EXPECT_EQ(verdict("swap_table_entries", paged).rfind("row ", 0), 0u);
   small_attend contiguous = dense_case();
   EXPECT_EQ(verdict("swap_table_entries", contiguous), "none");
+}
+
+TEST(faults, combined_results_are_wrong) {
+  for (const char* name : {"combine_forgets_part", "combine_base2", "combine_no_maximum", "combine_nothing",
+                           "combine_leaks", "combine_undivided"}) {
+    small_combine test(6, 4, 2, 16, fp32_type, bf16_type);
+    const std::string found = verdict(name, test);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+    small_select untouched({});
+    EXPECT_EQ(verdict(name, untouched), "none") << name;
+  }
+}
+
+TEST(faults, rotated_heads_are_wrong) {
+  for (const char* name : {"rope_without_one", "rope_without_eps", "rope_norm_across_heads", "rope_rounds_norm",
+                           "rope_position_after", "rope_position_in_chunk", "rope_main_norms", "rope_all_dims",
+                           "rope_interleaved", "rope_backwards"}) {
+    small_norm_rope test({.d = 16, .type = fp32_type});
+    const std::string found = verdict(name, test);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+    small_select untouched({});
+    EXPECT_EQ(verdict(name, untouched), "none") << name;
+  }
 }
 
 TEST(faults, a_dropped_key_shows_in_rows_with_one_key) {

@@ -10,7 +10,7 @@
 #include "kernels/naive/glue.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
-#include "kernels/naive/storage.h"
+#include "tests/plugins/fault.h"
 
 namespace msabench::faults {
 namespace {
@@ -18,11 +18,6 @@ namespace {
 using namespace naive;
 
 constexpr float no_score = -std::numeric_limits<float>::infinity();
-
-const msabench_plugin* with_stages(const msabench_host* host, const char* name, stages (*change)(stages)) {
-  static const stages changed_stages = change(exact_stages);
-  return plugin(host, name, "naive with a fault, for tests", changed_stages);
-}
 
 float maximum_without_a_key(const float* query, float scale, const tile& keys, float* scores) {
   const float maximum = exact_stages.block_maximum(query, scale, keys, scores);

@@ -82,18 +82,23 @@ void expect_plain(const partials& parts, const combine_row& got, double toleranc
   EXPECT_EQ(got.a, static_cast<double>(a));
   EXPECT_NEAR(got.lse, static_cast<double>(lse), tolerance * std::max(1.0, std::abs(got.a)));
   for (std::int64_t c = 0; c < in.p.d; ++c) {
-    real o = 0, magnitude = 0, exponents = 0;
+    real o = 0, magnitude = 0, exponents = 0, sizes = 0, distance = 0;
     for (const std::int64_t p : counted) {
       const real term = weight(p) / sum * in.partial_out.at(p, got.row, got.head, c);
       o += term;
       magnitude += std::abs(term);
-      exponents += std::abs(term) * (std::abs(in.partial_lse.at(p, got.row, got.head) - a) + std::abs(a));
+      const real below = a - in.partial_lse.at(p, got.row, got.head);
+      exponents += std::abs(term) * (below + std::abs(a));
+      sizes += std::abs(static_cast<real>(in.partial_out.at(p, got.row, got.head, c)));
+      distance += weight(p) / sum * below;
     }
     const auto at = static_cast<std::size_t>(c);
     const double size = static_cast<double>(magnitude);
     EXPECT_NEAR(got.out[at], static_cast<double>(o), tolerance * size);
     EXPECT_NEAR(got.magnitude[at], size, tolerance * size);
     EXPECT_NEAR(got.exponents[at], static_cast<double>(exponents), tolerance * static_cast<double>(exponents));
+    EXPECT_NEAR(got.sizes[at], static_cast<double>(sizes), tolerance * static_cast<double>(sizes));
+    EXPECT_NEAR(got.distance, static_cast<double>(distance), tolerance * std::max(1.0, std::abs(got.a)));
   }
 }
 
@@ -101,16 +106,18 @@ void expect_nothing(const combine_row& r) {
   EXPECT_EQ(r.partials, 0);
   EXPECT_EQ(r.lse, -inf);
   EXPECT_EQ(r.a, 0);
-  for (const auto* channels : {&r.out, &r.magnitude, &r.exponents}) EXPECT_EQ(*channels, doubles(r.out.size(), 0.0));
+  EXPECT_EQ(r.distance, 0);
+  for (const auto* channels : {&r.out, &r.magnitude, &r.exponents, &r.sizes})
+    EXPECT_EQ(*channels, doubles(r.out.size(), 0.0));
 }
 
 void expect_same_bits(const std::vector<combine_row>& got, const std::vector<combine_row>& want) {
   ASSERT_EQ(got.size(), want.size());
   const auto bits = [](const combine_row& r) {
-    std::vector<std::uint64_t> all{static_cast<std::uint64_t>(r.row), static_cast<std::uint64_t>(r.head),
+    std::vector<std::uint64_t> all{static_cast<std::uint64_t>(r.row),      static_cast<std::uint64_t>(r.head),
                                    static_cast<std::uint64_t>(r.partials), std::bit_cast<std::uint64_t>(r.a),
-                                   std::bit_cast<std::uint64_t>(r.lse)};
-    for (const auto* channels : {&r.out, &r.magnitude, &r.exponents})
+                                   std::bit_cast<std::uint64_t>(r.lse),    std::bit_cast<std::uint64_t>(r.distance)};
+    for (const auto* channels : {&r.out, &r.magnitude, &r.exponents, &r.sizes})
       for (const double x : *channels) all.push_back(std::bit_cast<std::uint64_t>(x));
     return all;
   };
@@ -302,7 +309,8 @@ TEST(combine, results_computed_in_fp32_keep_the_bound) {
         for (std::int64_t i = 0; i < p; ++i) a = std::max(a, lse(i));
         for (std::int64_t i = 0; i < p; ++i) sum += std::exp(lse(i) - a);
         const float total = a + std::log(sum);
-        EXPECT_LE(std::abs(total - row.lse), 2 * c_e + gamma + 2 * u * (std::abs(row.a) + std::abs(row.lse)));
+        const double levels = std::abs(row.a) + std::abs(row.lse);
+        EXPECT_LE(std::abs(total - row.lse), 2 * c_e + gamma + 4 * u * row.distance + 2 * u * levels);
         for (std::int64_t c = 0; c < 16; ++c) {
           float o = 0;
           for (std::int64_t i = 0; i < p; ++i)
@@ -310,9 +318,11 @@ TEST(combine, results_computed_in_fp32_keep_the_bound) {
                  static_cast<float>(parts.in.partial_out.at(i, row.row, row.head, c));
           if (!by_lse) o /= sum;
           const auto at = static_cast<std::size_t>(c);
-          EXPECT_LE(std::abs(o - row.out[at]), u * std::abs(row.out[at]) +
-                                                   row.magnitude[at] * (gamma + 2 * c_e + u * std::abs(row.lse)) +
-                                                   4 * u * row.exponents[at]);
+          const double size = std::abs(row.out[at]), both = row.magnitude[at] + size;
+          EXPECT_LE(std::abs(o - row.out[at]), u * size + both * (gamma + c_e) +
+                                                   4 * u * (row.exponents[at] + std::abs(row.lse) * row.magnitude[at]) +
+                                                   4 * u * (levels + row.distance) * size + c_e * size +
+                                                   0x1p-126 * (row.sizes[at] + 4 * static_cast<double>(p) + 2));
         }
       }
   }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tensors of an operator have to be, and the refusal of others with a text (plugin rule R9).
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/common/lengths.h"
+#include "kernels/common/types.h"
+
+namespace msabench::kernels {
+
+inline constexpr std::int64_t any = -1;  ///< a dimension that the problem does not fix
+
+struct tensor_rule {
+  msabench_slot slot;
+  const char* name;
+  msabench_dtype type;
+  std::int32_t rank;
+  std::int64_t shape[4];
+  bool optional = false;
+};
+
+/// nullptr = absent
+const msabench_tensor* tensor_at(const msabench_args& args, msabench_slot slot);
+
+/// 0 of an absent tensor.
+std::int64_t first_dimension(const msabench_args& args, msabench_slot slot);
+
+/// Copies what both sides know of the arguments.
+msabench_status read_args(const msabench_args* given, msabench_args& to);
+
+/// Checks in order and stops at the first fault.
+msabench_status check_tensors(const msabench_args& args, std::initializer_list<tensor_rule> rules);
+
+/// Lengths of the batch, and that the token tensors hold all of its tokens (`token_rows` of them).
+msabench_status check_lengths(const msabench_problem& problem, const msabench_args& args, const char* token_tensor,
+                              std::int64_t token_rows, lengths& to);
+
+}  // namespace msabench::kernels
