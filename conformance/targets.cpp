@@ -79,11 +79,12 @@ std::vector<perturbation> attend_targets(const case_spec& c, const opportunities
     return t;
   }
   if (c.family == "key_code") t = {drop_key, double_key};
-  if (c.family == "block_code" || c.family == "random") {
+  const bool random = c.family == "random" || c.family == "planted";
+  if (c.family == "block_code" || random) {
     if (can.two_blocks && c.shape.topk > 1) t.insert(t.end(), {drop_block, double_block});
     if (chooses && c.variant != "high") t.push_back(swap_block);
   }
-  if (c.family == "random") {
+  if (random) {
     if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
     if (can.future_keys) t.push_back(key_past_diagonal);
     if (c.layout != page_layout::contiguous && can.two_blocks) t.push_back(swap_table_entries);
@@ -108,6 +109,17 @@ std::vector<perturbation> dense_targets(const case_spec& c, const opportunities&
   }
   if (c.family != "block_code" && c.shape.hkv > 1) t.push_back(neighbour_head_v);
   if (t.empty()) t = {drop_heavy_key};
+  return t;
+}
+
+// Both branches. Where the selection is planted, a fault of it exchanges a block that has a high score for one without.
+std::vector<perturbation> msa_targets(const case_spec& c, const opportunities& can) {
+  auto t = attend_targets(c, can);
+  const bool free_slots = c.shape.topk > c.shape.local_blocks + c.shape.init_blocks;
+  if (!can.sparse || !free_slots) return t;
+  t.push_back(drop_last_choice);
+  if (c.shape.hi > 1) t.push_back(neighbour_head_q);
+  if (c.shape.local_blocks > 0 && c.family != "random") t.push_back(forget_local);
   return t;
 }
 
@@ -233,6 +245,8 @@ std::vector<perturbation> targets_of(const case_spec& c) {
       return attend_targets(c, can);
     case op::dense:
       return dense_targets(c, can);
+    case op::msa:
+      return msa_targets(c, can);
     case op::select:
       return select_targets(c, can);
     case op::score:

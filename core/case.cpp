@@ -112,6 +112,7 @@ class reader {
     for (std::size_t i = 5; i + 1 < parts.size(); ++i) read_option(parts[i]);
     read_seed(parts.back());
     check_options();
+    if (plants_selection(case_)) check_directions();
     const std::string canonical = msabench::name(case_);
     if (canonical != whole_) fail("is not the canonical spelling", "write " + canonical);
     return case_;
@@ -340,6 +341,16 @@ class reader {
     if (dims % 2 != 0 || dims > std::min(case_.shape.d, case_.shape.di))
       fail(fmt::format("{} rotated dims are not possible", dims), "an even number of at most d and di");
     if (dims == usual_rope_dims(case_.shape)) fail("option rope names the default", "leave it out");
+  }
+
+  void check_directions() const {
+    const std::int64_t directions = planted_directions(case_.shape.di);
+    for (const auto& s : sequences(case_))
+      if (s.q_len * case_.shape.hi > directions)
+        fail(fmt::format("family {} of msa has one of {} directions for each row and index head of a sequence, and one "
+                         "has {} of them",
+                         case_.family, directions, s.q_len * case_.shape.hi),
+             "fewer query tokens, or family random");
   }
 
   std::string_view whole_;

@@ -103,6 +103,11 @@ std::string definition_sha256(const case_spec& c);
 // partial results, and qk_norm_rope counts (row, head) alone.
 std::int64_t cost_triples(const case_spec& c);
 
+// msa: whether inputs plant the selection of the index branch, so that it is known; otherwise any visible block may be
+// selected. Each row and index head of a sequence takes one of so many directions.
+bool plants_selection(const case_spec& c);
+std::int64_t planted_directions(std::int64_t di);
+
 struct family_info {
   std::string_view name;
   std::string_view what;

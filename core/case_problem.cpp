@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a case stands for: its sequences, the problem that is asked, its full definition and its cost.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -124,6 +125,12 @@ problem make_problem(const case_spec& c) {
                        : c.options.short_rows ? id_form::short_rows
                                               : id_form::exact;
   return p;
+}
+
+bool plants_selection(const case_spec& c) { return c.operation == op::msa && c.family != "random"; }
+
+std::int64_t planted_directions(std::int64_t di) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(di)));
 }
 
 nlohmann::json definition(const case_spec& c) {

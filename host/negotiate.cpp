@@ -48,7 +48,9 @@ std::string refusal(const problem& asked, const profile& answer) {
     require_canonical(refused, "in_id_layout", answer.in_id_layout, layout_names);
   }
   if (has_slot(asked, slot::ids, direction::out)) {
-    require_canonical(refused, "out_id_order", answer.out_id_order, order_names);
+    // msa may keep its ids to itself.
+    if (asked.operation != op::msa || answer.out_id_order != id_order::none)
+      require_canonical(refused, "out_id_order", answer.out_id_order, order_names);
     require_canonical(refused, "out_id_layout", answer.out_id_layout, layout_names);
   }
   // Scores are judged as they are emitted; those of msa nobody looks at.

@@ -37,7 +37,8 @@ void fill_ids(const fill_job& job, const selection& chosen) {
     }
 }
 
-// Queries, keys and values, of the keys that `chosen` says.
+}  // namespace
+
 void fill_attention(const fill_job& job, const selection& chosen) {
   const case_spec& c = job.definition;
   const problem& p = job.set.agreed;
@@ -51,8 +52,6 @@ void fill_attention(const fill_job& job, const selection& chosen) {
   fill_q(job, *values);
   fill_cache({c, p, job.rows, chosen, pool ? &*pool : nullptr, *values}, job.input(slot::k), job.input(slot::v));
 }
-
-}  // namespace
 
 void fill_attend(const fill_job& job) {
   const case_spec& c = job.definition;

@@ -25,6 +25,7 @@ struct operator_filler {
 constexpr operator_filler fillers[] = {
     {op::attend, fill_attend},
     {op::dense, fill_dense},
+    {op::msa, fill_msa},
     {op::select, fill_select},
     {op::score, fill_index},
     {op::index, fill_index},
@@ -64,6 +65,9 @@ void allocate(const case_spec& c, input_set& set) {
     if (!present(rule, p)) continue;
     const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
     if (is_lse && p.asked.lse == lse_form::none && rule.optional) continue;
+    if (rule.where == slot::ids && p.asked.out_id_order == id_order::none && rule.optional) continue;
+    // Of msa, whose selection is judged by its ids.
+    if (rule.where == slot::scores && rule.optional) continue;
     const tensor_desc desc = layout_of(rule, p, shape_sizes, c.options.stride);
     if (rule.dir == direction::out) {
       set.outputs.push_back(allocate_output(rule.where, desc));

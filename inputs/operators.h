@@ -8,6 +8,9 @@
 
 namespace msabench {
 
+class index_family;
+class selection;
+
 // What a filler is given: a set whose buffers are allocated and whose lengths (cu_seqlens_q, kv_lens, cu_seqlens_kv)
 // are written.
 struct fill_job {
@@ -22,6 +25,7 @@ struct fill_job {
 void fill_attend(const fill_job& job);
 void fill_index(const fill_job& job);  // score too: they have the same inputs
 void fill_dense(const fill_job& job);
+void fill_msa(const fill_job& job);
 void fill_select(const fill_job& job);
 void fill_combine(const fill_job& job);
 void fill_qk_norm_rope(const fill_job& job);
@@ -29,6 +33,12 @@ void fill_qk_norm_rope(const fill_job& job);
 // The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of
 // the case's family, or of `random` where that is a family of the main branch alone.
 void fill_index_branch(const fill_job& job);
+// The same with these values; `shares_pages` as in index_family_info.
+void fill_index_branch(const fill_job& job, const index_family& values, bool shares_pages);
+
+// Queries, keys and values of the main branch, of the case's family, and its block table; keys that `chosen` does not
+// say are read hold poison or nothing.
+void fill_attention(const fill_job& job, const selection& chosen);
 
 // For a tensor that is written as a whole: poisons its region and declares the tensor, gaps and rows past T included,
 // filled and the rest of the region poisoned. The filler then writes the values.

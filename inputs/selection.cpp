@@ -8,13 +8,22 @@
 
 namespace msabench {
 
+namespace {
+
+// Nothing is selected, or nobody knows what.
+bool reads_every_block(const case_spec& c) {
+  return c.operation == op::dense || (c.operation == op::msa && !plants_selection(c));
+}
+
+}  // namespace
+
 selection::selection(const case_spec& c, const problem& p, const batch& rows, bool shared)
     : rows_(rows),
       problem_(p),
       short_rows_(c.options.short_rows),
       lenient_(c.options.lenient),
       heads_(p.hkv),
-      topk_(p.operation == op::dense ? std::max<std::int64_t>(1, p.max_blocks()) : p.topk),
+      topk_(reads_every_block(c) ? std::max<std::int64_t>(1, p.max_blocks()) : p.topk),
       ids_stream_(name_without_seed(c), "ids", c.seed),
       form_stream_(name_without_seed(c), "ids_form", c.seed),
       order_stream_(name_without_seed(c), "ids_order", c.seed) {

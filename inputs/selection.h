@@ -23,7 +23,8 @@ class selection {
  public:
   // Chosen as `select` would: all visible blocks up to topk, else the forced ones and distinct others at random, anew
   // for every (row, KV head); every row of a sequence the same where `shared`, as far as it sees them. Under option
-  // short or lenient any number of these. `dense` reads every visible block. Keeps a reference to `rows`.
+  // short or lenient any number of these. Every visible block for `dense`, and for `msa` where inputs do not plant what
+  // it selects. Keeps a reference to `rows`.
   selection(const case_spec& c, const problem& p, const batch& rows, bool shared);
 
   std::int64_t heads() const { return heads_; }

@@ -3,12 +3,12 @@
 
 #include "core/error.h"
 #include "judge/attend_expectation.h"
+#include "judge/combine_expectation.h"
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
-#include "judge/score_expectation.h"
-#include "judge/combine_expectation.h"
-#include "judge/judge.h"
+#include "judge/msa_expectation.h"
 #include "judge/norm_rope_expectation.h"
+#include "judge/score_expectation.h"
 #include "judge/select_expectation.h"
 
 namespace msabench::judge {
@@ -18,6 +18,8 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
     case op::attend:
     case op::dense:
       return std::make_unique<attend_expectation>(what, rows);
+    case op::msa:
+      return std::make_unique<msa_expectation>(what, rows);
     case op::select:
       return std::make_unique<select_expectation>(what, rows);
     case op::score:

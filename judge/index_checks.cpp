@@ -10,6 +10,7 @@
 #include "judge/index_expectation.h"
 #include "judge/limits.h"
 #include "judge/value_scan.h"
+#include "reference/select.h"
 
 namespace msabench::judge {
 namespace {
@@ -138,6 +139,33 @@ std::string find_lse_cure(const subject& what, const reference::score_inputs& in
   if (cure.empty()) cure = search.operands(what.agreed.q_idx);
   if (cure.empty()) cure = search.exponential();
   return cure;
+}
+
+std::vector<std::int32_t> index_expectation::own_choice(std::size_t at, std::int64_t head) const {
+  const auto& row = want(at, head);
+  return reference::select_row(row.value, std::ssize(row.value), rules_.topk, rules_.local_blocks, rules_.init_blocks);
+}
+
+// The block that may score highest of those left out is tried in the place of each chosen one.
+bool index_expectation::leaves_no_choice(std::size_t at, std::int64_t head) const {
+  const auto& row = want(at, head);
+  const auto own = own_choice(at, head);
+  const auto visible = std::ssize(row.value);
+  std::int32_t stranger = -1;
+  for (std::int32_t b = 0; b < visible; ++b)
+    if (std::ranges::find(own, b) == own.end() &&
+        (stranger < 0 || row.hi[static_cast<std::size_t>(b)] > row.hi[static_cast<std::size_t>(stranger)]))
+      stranger = b;
+  if (stranger < 0) return true;
+  selection_rules as_set = rules_;
+  as_set.order = id_order::any;
+  for (const std::int32_t chosen : own) {
+    if (reference::forced(chosen, visible - 1, rules_.local_blocks, rules_.init_blocks)) continue;
+    auto other = own;
+    std::ranges::replace(other, chosen, stranger);
+    if (!judge(row, other, as_set)) return false;
+  }
+  return true;
 }
 
 std::vector<check_result> index_expectation::check(const launch& outputs, int launch_index,

@@ -23,6 +23,14 @@ class index_expectation final : public expectation {
   detectability measure() const override;
   std::int64_t rows_checked() const override { return static_cast<std::int64_t>(rows_.size()); }
 
+  const reference::row_map& rows() const { return map_; }
+
+  // What the oracle's own scores select, topk ids; `at`: position in the checked rows.
+  std::vector<std::int32_t> own_choice(std::size_t at, std::int64_t head) const;
+
+  // Whether every honest implementation has to choose the same.
+  bool leaves_no_choice(std::size_t at, std::int64_t head) const;
+
  private:
   check_result check_lse_written(const tensor_view& lse, int launch_index, std::uint64_t poison_seed) const;
   check_result check_lse(const tensor_view* lse, const tensor_view& ids) const;

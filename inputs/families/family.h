@@ -16,7 +16,7 @@
 
 namespace msabench {
 
-// What a family of attention knows: `attend`, and `dense`, whose rows select all that they see. The references outlive the family object.
+// What a family of attention knows: `attend`, `msa`, and `dense`, whose rows select all that they see. The references outlive the family object.
 struct attend_context {
   const case_spec& definition;
   const problem& agreed;
@@ -93,6 +93,9 @@ std::unique_ptr<index_family> make_random_index(const index_context&);
 std::unique_ptr<index_family> make_index_code(const index_context&);
 std::unique_ptr<index_family> make_negative(const index_context&);
 std::unique_ptr<index_family> make_special(const index_context&);
+
+// The index branch that selects what `chosen` says, for every row and head; see plants_selection().
+std::unique_ptr<index_family> make_planted_index(const index_context&, const selection& chosen);
 
 struct index_family_info {
   std::string_view name;

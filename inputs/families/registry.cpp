@@ -12,7 +12,7 @@ constexpr attend_family_info attend_families[] = {
     {"random", make_random, true, "-"},      {"block_code", make_block_code, true, "-"},
     {"key_code", make_key_code, false, "-"},  // each sequence codes another block
     {"carry", make_carry, false, "all"},      // the last block of a sequence differs from the others
-    {"needle", make_needle, false, "-"},
+    {"needle", make_needle, false, "-"},     {"planted", make_random, true, "-"},
 };
 
 constexpr index_family_info index_families[] = {

@@ -68,9 +68,9 @@ struct index_call {
   const char* q;            ///< q_idx [T][Hi][di]
   msabench_dtype q_type;
   std::int64_t q_row_stride, q_head_stride;
-  float* scores;  ///< of score: [heads][T][max_blocks]
+  float* scores;  ///< of score, and of msa if wanted: [heads][T][max_blocks]
   std::int64_t score_head_stride, score_row_stride;
-  std::int32_t* ids;  ///< of index: [T][heads][topk]
+  std::int32_t* ids;  ///< of index and msa: [T][heads][topk]; msa: nullptr = not wanted
   std::int64_t id_row_stride, id_head_stride;
   float* lse;  ///< lse_idx of index: [T][heads]; nullptr = not wanted
   std::int64_t lse_row_stride, lse_head_stride;
@@ -133,6 +133,12 @@ struct norm_rope_call {
   std::int32_t rope_dims;
   const float* cos_sin;  ///< [max_pos][rope_dims]
   std::int64_t cos_sin_stride;
+};
+
+/// The index branch, and attention over the ids that it writes (attend.ids is not set).
+struct msa_call {
+  index_call index;
+  attend_call attend;
 };
 
 }  // namespace msabench::kernels

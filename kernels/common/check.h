@@ -39,11 +39,13 @@ std::int64_t block_capacity(const msabench_problem& problem);
 std::int64_t max_blocks(const msabench_problem& problem);
 
 msabench_status check_select(const msabench_problem& problem, const msabench_args* args, select_call& call);
-/// score and index
+/// score, index and the index branch of msa
 msabench_status check_index(const msabench_problem& problem, const msabench_args* args, index_call& call);
-/// attend or dense, which has no ids.
 msabench_status check_norm_rope(const msabench_problem& problem, const msabench_args* args, norm_rope_call& call);
 msabench_status check_combine(const msabench_problem& problem, const msabench_args* args, combine_call& call);
+/// attend, dense, which has no ids, and the main branch of msa, whose ids are not given.
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
+
+msabench_status check_msa(const msabench_problem& problem, const msabench_args* args, msa_call& call);
 
 }  // namespace msabench::kernels

@@ -47,6 +47,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.norm_rope != nullptr;
     case MSABENCH_OP_COMBINE:
       return kernels.combine != nullptr;
+    case MSABENCH_OP_MSA:
+      return kernels.msa != nullptr;
     default:
       return false;
   }
@@ -246,8 +248,9 @@ msabench_status check_operator(const implementation& kernels, const msabench_pro
     default:
       break;
   }
-  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_dense || p.op == MSABENCH_OP_ATTEND;
-  const bool indexes = p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
+  const bool is_dense = p.op == MSABENCH_OP_DENSE, is_msa = p.op == MSABENCH_OP_MSA;
+  const bool attends = is_dense || is_msa || p.op == MSABENCH_OP_ATTEND;
+  const bool indexes = is_msa || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
   auto status = check_batch(p);
   if (status == MSABENCH_OK && !is_dense) status = check_selection(p);
   if (status == MSABENCH_OK) status = check_block_count(p);

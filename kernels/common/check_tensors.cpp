@@ -102,28 +102,29 @@ msabench_status check_index(const msabench_problem& p, const msabench_args* give
   if (status != MSABENCH_OK) return status;
   const std::int64_t rows = first_dimension(args, MSABENCH_Q_IDX);
   status = check_tensors(args, {{MSABENCH_Q_IDX, "q_idx", p.q_idx, 3, {any, p.hi, p.di}}});
-  if (status == MSABENCH_OK) {
-    status = p.op == MSABENCH_OP_SCORE
-                 ? check_tensors(args, {{MSABENCH_SCORES, "scores", fp32_type, 3, {p.hkv, rows, max_blocks(p)}}})
-                 : check_tensors(args, {{MSABENCH_IDS, "ids", int32_type, 3, {rows, p.hkv, p.topk}},
-                                        {MSABENCH_LSE_IDX, "lse_idx", fp32_type, 2, {rows, p.hkv}, true}});
-  }
+  const bool scores_due = p.op == MSABENCH_OP_SCORE, ids_due = p.op == MSABENCH_OP_INDEX;
+  if (status == MSABENCH_OK && !ids_due)
+    status =
+        check_tensors(args, {{MSABENCH_SCORES, "scores", fp32_type, 3, {p.hkv, rows, max_blocks(p)}, !scores_due}});
+  if (status == MSABENCH_OK && !scores_due)
+    status = check_tensors(args, {{MSABENCH_IDS, "ids", int32_type, 3, {rows, p.hkv, p.topk}, !ids_due}});
+  if (status == MSABENCH_OK && ids_due)
+    status = check_tensors(args, {{MSABENCH_LSE_IDX, "lse_idx", fp32_type, 2, {rows, p.hkv}, true}});
   if (status == MSABENCH_OK) status = check_lengths(p, args, "q_idx", rows, call.rows);
   if (status == MSABENCH_OK) status = check_index_cache(p, args, call.rows.batch);
   if (status != MSABENCH_OK) return status;
   read_index_branch(p, args, call);
-  if (p.op == MSABENCH_OP_SCORE) {
-    const msabench_tensor& scores = *tensor_at(args, MSABENCH_SCORES);
-    call.scores = static_cast<float*>(scores.data);
-    call.score_head_stride = scores.strides[0];
-    call.score_row_stride = scores.strides[1];
-    return MSABENCH_OK;
+  if (const msabench_tensor* scores = tensor_at(args, MSABENCH_SCORES); scores != nullptr && !ids_due) {
+    call.scores = static_cast<float*>(scores->data);
+    call.score_head_stride = scores->strides[0];
+    call.score_row_stride = scores->strides[1];
   }
-  const msabench_tensor& ids = *tensor_at(args, MSABENCH_IDS);
-  call.ids = static_cast<std::int32_t*>(ids.data);
-  call.id_row_stride = ids.strides[0];
-  call.id_head_stride = ids.strides[1];
-  if (const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE_IDX)) {
+  if (const msabench_tensor* ids = tensor_at(args, MSABENCH_IDS); ids != nullptr && !scores_due) {
+    call.ids = static_cast<std::int32_t*>(ids->data);
+    call.id_row_stride = ids->strides[0];
+    call.id_head_stride = ids->strides[1];
+  }
+  if (const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE_IDX); lse != nullptr && ids_due) {
     call.lse = static_cast<float*>(lse->data);
     call.lse_row_stride = lse->strides[0];
     call.lse_head_stride = lse->strides[1];
@@ -136,7 +137,7 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   auto status = read_args(given, args);
   if (status != MSABENCH_OK) return status;
   const std::int64_t rows = first_dimension(args, MSABENCH_Q);
-  const bool has_ids = p.op != MSABENCH_OP_DENSE;
+  const bool has_ids = p.op == MSABENCH_OP_ATTEND;
   status = check_tensors(args, {{MSABENCH_Q, "q", p.q, 3, {any, p.hq, p.d}},
                                 {MSABENCH_OUT, "out", p.out, 3, {rows, p.hq, p.d}},
                                 {MSABENCH_LSE, "lse", fp32_type, 2, {rows, p.hq}, true}});
@@ -176,6 +177,11 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
     call.lse_head_stride = lse->strides[1];
   }
   return MSABENCH_OK;
+}
+
+msabench_status check_msa(const msabench_problem& p, const msabench_args* given, msa_call& call) {
+  const auto status = check_index(p, given, call.index);
+  return status == MSABENCH_OK ? check_attend(p, given, call.attend) : status;
 }
 
 }  // namespace msabench::kernels

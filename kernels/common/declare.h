@@ -8,7 +8,9 @@
 
 namespace msabench::kernels {
 
-constexpr bool is_attention(msabench_op op) { return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND; }
+constexpr bool is_attention(msabench_op op) {
+  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA;
+}
 constexpr bool is_index_branch(msabench_op op) { return op == MSABENCH_OP_SCORE || op == MSABENCH_OP_INDEX; }
 
 /// Every id form is handled as the lenient one. Ties go to the lower id, and a row's bits depend on nothing but its own
@@ -18,7 +20,8 @@ inline msabench_profile canonical_profile(const msabench_problem& problem) {
   delivered.struct_size = sizeof delivered;
   // Answering with the form asked for leaves the ids as the case has them.
   delivered.in_id_form = problem.profile.in_id_form;
-  delivered.ties_low_id = problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX;
+  delivered.ties_low_id =
+      problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA;
   delivered.repeatable = 1;
   delivered.batch_invariant = 1;
   return delivered;

@@ -28,13 +28,14 @@ struct implementation {
   msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
   /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.
   double (*scratch_bytes)(const msabench_problem&, int threads);
-  void (*select)(const select_call&, const run_context&);
-  void (*attend)(const attend_call&, const run_context&);
-  void (*dense)(const attend_call&, const run_context&);
-  void (*score)(const index_call&, const run_context&);
-  void (*index)(const index_call&, const run_context&);
-  void (*combine)(const combine_call&, const run_context&);
-  void (*norm_rope)(const norm_rope_call&, const run_context&);
+  void (*select)(const select_call&, const run_context&) = nullptr;
+  void (*attend)(const attend_call&, const run_context&) = nullptr;
+  void (*dense)(const attend_call&, const run_context&) = nullptr;
+  void (*msa)(const msa_call&, const run_context&) = nullptr;
+  void (*score)(const index_call&, const run_context&) = nullptr;
+  void (*index)(const index_call&, const run_context&) = nullptr;
+  void (*combine)(const combine_call&, const run_context&) = nullptr;
+  void (*norm_rope)(const norm_rope_call&, const run_context&) = nullptr;
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another

@@ -99,6 +99,8 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
       return run_checked(check_index, plugin_kernels->score, context, args);
     case MSABENCH_OP_INDEX:
       return run_checked(check_index, plugin_kernels->index, context, args);
+    case MSABENCH_OP_MSA:
+      return run_checked(check_msa, plugin_kernels->msa, context, args);
     case MSABENCH_OP_DENSE:
       return run_checked(check_attend, plugin_kernels->dense, context, args);
     case MSABENCH_OP_QK_NORM_ROPE:

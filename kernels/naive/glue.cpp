@@ -12,6 +12,7 @@
 #include "kernels/naive/combine.h"
 #include "kernels/naive/index.h"
 #include "kernels/naive/norm_rope.h"
+#include "kernels/naive/msa.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -25,7 +26,8 @@ const stages* plugin_stages = nullptr;
 
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared = fp32_numerics(problem);
-  const bool is_dense = problem.op == MSABENCH_OP_DENSE, attends = is_attention(problem.op);
+  const bool is_dense = problem.op == MSABENCH_OP_DENSE, is_msa = problem.op == MSABENCH_OP_MSA;
+  const bool attends = is_attention(problem.op);
   if (!attends && !is_index_branch(problem.op)) return declared;
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
   const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
@@ -35,6 +37,7 @@ msabench_numerics numerics(const msabench_problem& problem) {
   if (attends) declared.chain_out = declared.chain_row_sum;
   // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
   const std::int32_t products = attends ? problem.d : problem.di;
+  if (is_msa && problem.d != problem.di) return declared;  // each branch its longest, which is the default
   declared.chain_score = static_cast<std::uint32_t>(std::min(products + 2, (products + 7) / 8 + 5));
   return declared;
 }
@@ -51,6 +54,9 @@ double operator_scratch_bytes(const msabench_problem& p) {
       return norm_rope_scratch_bytes(std::max(p.d, p.di));
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(p.splits, p.d);
+    case MSABENCH_OP_MSA:
+      return std::max(index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p)),
+                      attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)}));
     default:
       return attend_scratch_bytes({p.hq / p.hkv, p.d, block_size(p), block_capacity(p)});
   }
@@ -61,7 +67,11 @@ double slice_bytes(const msabench_problem& p) {
   return (std::floor(operator_scratch_bytes(p) / line_bytes) + 1) * line_bytes;
 }
 
-double scratch_bytes(const msabench_problem& problem, int threads) { return slice_bytes(problem) * threads; }
+/// The slices of all threads; of msa also the ids of all rows, which a caller need not want.
+double scratch_bytes(const msabench_problem& p, int threads) {
+  const double ids = static_cast<double>(p.total_q) * p.hkv * p.topk * sizeof(std::int32_t);
+  return slice_bytes(p) * threads + (p.op == MSABENCH_OP_MSA ? ids : 0);
+}
 
 void run_select(const select_call& call, const run_context& context) {
   select(*plugin_stages, call, context.threads, context.scratch,
@@ -93,6 +103,17 @@ void run_index(const index_call& call, const run_context& context) {
         static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
+void run_msa(const msa_call& call, const run_context& context) {
+  const auto slice = static_cast<std::int64_t>(slice_bytes(context.problem));
+  msa_call kept = call;
+  if (kept.index.ids == nullptr) {
+    kept.index.ids = reinterpret_cast<std::int32_t*>(static_cast<char*>(context.scratch) + slice * context.threads);
+    kept.index.id_head_stride = kept.index.rule.topk;
+    kept.index.id_row_stride = std::int64_t{kept.index.heads} * kept.index.rule.topk;
+  }
+  msa(*plugin_stages, kept, context.threads, context.scratch, slice);
+}
+
 }  // namespace
 
 const msabench_plugin* plugin(const msabench_host* host, const char* name, const char* description,
@@ -109,6 +130,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .select = run_select,
                    .attend = run_attend,
                    .dense = run_attend,
+                   .msa = run_msa,
                    .score = run_score,
                    .index = run_index,
                    .combine = run_combine,

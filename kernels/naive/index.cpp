@@ -37,9 +37,15 @@ void index_row(const stages& stage, const index_call& call, std::int64_t row, vo
   auto* candidates = reinterpret_cast<std::int32_t*>(maxima + call.heads * call.max_blocks);
   const row_place place = place_in_bounds(call, row);
   load_queries(stage, call, row, memory.queries);
-  score_blocks(stage, call, {row, place, 0, visible_blocks(place, call.rule.block)}, memory, maxima, call.max_blocks);
+  const std::int64_t visible = visible_blocks(place, call.rule.block);
+  score_blocks(stage, call, {row, place, 0, visible}, memory, maxima, call.max_blocks);
   for (std::int32_t head = 0; head < call.heads; ++head) {
     const float* scores = maxima + head * call.max_blocks;
+    if (call.scores != nullptr) {
+      float* to = call.scores + head * call.score_head_stride + row * call.score_row_stride;
+      std::copy(scores, scores + visible, to);
+      std::fill(to + visible, to + call.max_blocks, no_score);
+    }
     std::int32_t* ids = call.ids + row * call.id_row_stride + head * call.id_head_stride;
     stage.select_row(call.rule, place, scores, candidates, ids);
     if (call.lse != nullptr) {

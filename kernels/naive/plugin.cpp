@@ -3,6 +3,6 @@
 
 const msabench_plugin* msabench_plugin_get(const msabench_host* host) {
   return msabench::naive::plugin(
-      host, "naive", "plain fp32 loops on the CPU: qk_norm_rope, score, select, index, attend, dense and combine",
+      host, "naive", "plain fp32 loops on the CPU: qk_norm_rope, score, select, index, attend, dense, msa and combine",
       msabench::naive::exact_stages);
 }

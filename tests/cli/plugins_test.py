@@ -99,7 +99,8 @@ class Behaviour(ProgramTest):
         """A crash in every case that attends leaves the select cases judged."""
         report = self.report("check", "--impl", plugin("crash_attend"), "--filter", "*rag.small*", code=1)
         seen = {c["name"].split("/")[0]: c["verdict"] for c in report["cases"]}
-        self.assertEqual(seen, {"attend": "crash", "dense": "crash", "select": "pass"})
+        self.assertEqual(seen, {"attend": "crash", "combine": "crash", "dense": "crash", "msa": "crash", "qk_norm_rope": "pass",
+                                "select": "pass"})
         self.assertFalse(report["run"]["partial"])
 
 
@@ -217,6 +218,22 @@ class PlantedFaults(ProgramTest):
             with self.subTest(name=name):
                 self.assertTrue(any(f"/{family}" in c["name"] for c in self.failing(name, "dense")))
         self.assertIn("key", self.named(self.failing("drop_heavy_key", "dense"), "key_code"))
+
+    def test_msa(self):
+        """A wrong selection fails K5 alone, since outputs are judged on the ids that came back; wrong numbers fail K1 to K3."""
+        random = "msa/m3/q1.n8K.x2/bf16.paged/random"
+        for name, case, failing, kept in [
+            ("swap_block", random, {"K5"}, {"K0", "K1", "K2"}),
+            ("wrong_index_head", random, {"K5"}, {"K0", "K1", "K2"}),
+            ("attend_swap_block", random, {"K1"}, {"K0", "K5"}),
+            ("double_block", "msa/m3.tp4/rag.draft/bf16.contig/key_code", {"K3"}, {"K0", "K5"}),
+            ("mask_off_by_one", "msa/m3.tp4/rag.draft/bf16.contig/key_code", {"K3"}, {"K0"}),
+        ]:
+            with self.subTest(name=name):
+                report = self.report("check", "--impl", plugin(name), "--op", "msa", "--filter", f"{case}*", code=1)
+                checks = {k["id"]: k["passed"] for c in report["cases"] for k in c["checks"]}
+                self.assertEqual({k for k in failing if not checks[k]}, failing, checks)
+                self.assertEqual({k for k in kept if checks[k]}, kept, checks)
 
     def test_short_accumulation(self):
         for operator in ("attend/m3", "dense/m3.tp4"):

@@ -245,9 +245,10 @@ TEST(norm_rope_limits, results_below_the_normal_range_are_rounded_to_whole_steps
   EXPECT_FALSE(find_check(w.checks(), "K1").passed);
 }
 
+// One in a thousand of random elements comes so near to the worst of its roundings that another one shows.
 TEST(norm_rope_checks, an_undeclared_rounding_fails) {
   for (const auto type : {bf16, fp16}) {
-    norm_rope_world w(type);
+    norm_rope_world w(type, 128, 128, 128);
     w.run({.after_norm = type});
     EXPECT_FALSE(find_check(w.checks(), "K1").passed);
     w.run({.after_norm = type, .in_rotation = type});

@@ -15,18 +15,13 @@ inline constexpr msabench_dtype int32_type{0, 32, 1};
 inline constexpr msabench_dtype fp32_type{2, 32, 1};
 inline constexpr msabench_dtype fp16_type{2, 16, 1};
 inline constexpr msabench_dtype bf16_type{4, 16, 1};
-inline constexpr msabench_dtype fp16_type{2, 16, 1};
 
 /// Nearest bf16, for values that are finite.
 std::uint16_t to_bf16(float value);
 float from_bf16(std::uint16_t bits);
-/// Nearest fp16.
+/// Nearest fp16, ties to even; past the largest, infinity.
 std::uint16_t to_fp16(float value);
 float from_fp16(std::uint16_t bits);
-
-/// Nearest fp16, ties to even; past the largest, infinity.
-std::uint16_t to_fp16(double value);
-double from_fp16(std::uint16_t bits);
 
 class buffer {
  public:

@@ -12,7 +12,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(naive_path());
+  static const msabench_plugin* plugin = load_plugin(plugin_path("naive"));
   return plugin;
 }
 
@@ -25,7 +25,7 @@ void run(small_combine& test, msabench_status wanted = MSABENCH_OK) {
 
 }  // namespace
 
-TEST(naive_combine, types_parts_and_strides) {
+TEST(combine, types_parts_and_strides) {
   for (const auto type : {fp32_type, bf16_type, fp16_type})
     for (const auto partial : {fp32_type, type})
       for (const std::int64_t parts : {1, 2, 5, 40})
@@ -37,7 +37,7 @@ TEST(naive_combine, types_parts_and_strides) {
         }
 }
 
-TEST(naive_combine, no_parts_and_no_rows) {
+TEST(combine, no_parts_and_no_rows) {
   small_combine nothing(0, 5, 2, 16, fp32_type, bf16_type);
   run(nothing);
   for (std::int64_t row = 0; row < 5; ++row) {
@@ -49,7 +49,7 @@ TEST(naive_combine, no_parts_and_no_rows) {
   EXPECT_TRUE(no_rows.out.guards_intact());
 }
 
-TEST(naive_combine, weights_far_apart_and_far_from_zero) {
+TEST(combine, weights_far_apart_and_far_from_zero) {
   small_combine test(2, 1, 1, 8, fp32_type, fp32_type);
   for (const double level : {0.0, 3000.0, -3000.0}) {
     for (std::int64_t c = 0; c < 8; ++c) {
@@ -64,14 +64,14 @@ TEST(naive_combine, weights_far_apart_and_far_from_zero) {
   }
 }
 
-TEST(naive_combine, declares_its_output_store) {
+TEST(combine, declares_its_output_store) {
   small_combine test(2, 1, 1, 8, fp32_type, fp16_type);
   session plan(naive(), test.problem);
   EXPECT_EQ(plan.capability().numerics.out_store.code, fp16_type.code);
   EXPECT_EQ(plan.capability().numerics.out_store.bits, 16);
 }
 
-TEST(naive_combine, refusals_name_the_field) {
+TEST(combine, refusals_name_the_field) {
   const auto refused = [](const char* text, msabench_status status, auto change) {
     small_combine test(3, 2, 2, 16, fp32_type, bf16_type);
     change(test);
@@ -86,7 +86,7 @@ TEST(naive_combine, refusals_name_the_field) {
   refused("out {0,0,0}", MSABENCH_UNSUPPORTED, [](auto& t) { t.problem.out = {}; });
 }
 
-TEST(naive_combine, wrong_tensors_are_refused_before_anything_is_written) {
+TEST(combine, wrong_tensors_are_refused_before_anything_is_written) {
   small_combine test(3, 2, 2, 16, fp32_type, bf16_type), more(6, 2, 2, 16, fp32_type, bf16_type);
   session plan(naive(), test.problem);
   const auto refused = [&](const char* text, auto change) {

@@ -10,7 +10,7 @@ using namespace msabench::plugin_test;
 namespace {
 
 const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(naive_path());
+  static const msabench_plugin* plugin = load_plugin(plugin_path("naive"));
   return plugin;
 }
 
@@ -25,7 +25,7 @@ void expect_right(norm_rope_shape shape) {
 
 }  // namespace
 
-TEST(naive_norm_rope, types_and_strides) {
+TEST(norm_rope, types_and_strides) {
   for (const auto type : {fp32_type, bf16_type, fp16_type})
     for (const std::int64_t gap : {0, 8}) {
       SCOPED_TRACE(std::to_string(type.code) + "," + std::to_string(type.bits) + " " + std::to_string(gap));
@@ -33,7 +33,7 @@ TEST(naive_norm_rope, types_and_strides) {
     }
 }
 
-TEST(naive_norm_rope, heads_dimensions_and_rotated_dims) {
+TEST(norm_rope, heads_dimensions_and_rotated_dims) {
   expect_right({.rope_dims = 0});
   expect_right({.rope_dims = 2});
   expect_right({.d = 16, .rope_dims = 16});
@@ -41,13 +41,13 @@ TEST(naive_norm_rope, heads_dimensions_and_rotated_dims) {
   expect_right({.hq = 16, .hkv = 1, .hi = 1, .d = 128, .di = 128, .rope_dims = 64});
 }
 
-TEST(naive_norm_rope, padding_and_empty_batches) {
+TEST(norm_rope, padding_and_empty_batches) {
   expect_right({.sequences = {{1, 0}, {2, 1}, {1, 0}}});
   expect_right({.sequences = {{0, 0}, {0, 7}}});
   expect_right({.sequences = {}});
 }
 
-TEST(naive_norm_rope, declares_its_output_store) {
+TEST(norm_rope, declares_its_output_store) {
   small_norm_rope test({.type = fp16_type});
   session plan(naive(), test.problem);
   EXPECT_EQ(plan.capability().numerics.out_store.code, fp16_type.code);
@@ -55,7 +55,7 @@ TEST(naive_norm_rope, declares_its_output_store) {
   EXPECT_EQ(plan.capability().profile.round_after_norm, 0);
 }
 
-TEST(naive_norm_rope, refusals_name_the_field) {
+TEST(norm_rope, refusals_name_the_field) {
   const auto refused = [](const char* text, msabench_status status, auto change) {
     small_norm_rope test({});
     change(test.problem);
@@ -74,7 +74,7 @@ TEST(naive_norm_rope, refusals_name_the_field) {
   refused("k_idx {10,8,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.k_idx = {10, 8, 1}; });
 }
 
-TEST(naive_norm_rope, wrong_tensors_are_refused_before_anything_is_written) {
+TEST(norm_rope, wrong_tensors_are_refused_before_anything_is_written) {
   small_norm_rope test({}), wider({.rope_dims = 16});
   session plan(naive(), test.problem);
   const auto refused = [&](const char* text, auto change) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/common/lengths.h"
+#include "kernels/common/storage.h"
 #include "kernels/naive/glue.h"
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
