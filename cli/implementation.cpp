@@ -9,21 +9,10 @@
 #include "cli/suite_version.h"
 #include "conformance/lists.h"
 #include "core/error.h"
+#include "core/shell.h"
 #include "core/units.h"
 
 namespace msabench {
-
-namespace {
-
-device parse_device(const std::string& text) {
-  if (text == "cpu") return {};
-  if (text == "cuda") return {device_type::cuda, 0};
-  if (text.starts_with("cuda:") && text.size() <= 8)
-    return {device_type::cuda, static_cast<std::int32_t>(parse_uint64("--device", text.substr(5)))};
-  bad_input("--device", text, "unknown device", "cpu, cuda or cuda:N");
-}
-
-}  // namespace
 
 void implementation_options::declare(CLI::App& verb) {
   verb.add_option("--impl", impl_,
@@ -44,11 +33,12 @@ void implementation_options::resolve() {
   if (in_process_ && !timeout_text_.empty())
     bad_input("--timeout-s", timeout_text_, "cannot be kept with --in-process", "leave one of the two out");
   std::optional<device> asked;
-  if (!device_text_.empty()) asked = parse_device(device_text_);
+  if (!device_text_.empty()) asked = parse_device("--device", device_text_);
   if (!timeout_text_.empty()) how_.query_timeout_s = timeout_s_.emplace(parse_seconds("--timeout-s", timeout_text_));
   if (!threads_text_.empty()) {
     const auto threads = parse_uint64("--threads", threads_text_);
-    if (threads < 1 || threads > 4096) bad_input("--threads", threads_text_, "is out of range", "1 to 4096");
+    if (threads < 1 || threads > most_threads)
+      bad_input("--threads", threads_text_, "is out of range", fmt::format("1 to {}", most_threads));
     how_.threads = static_cast<int>(threads);
   }
   where_ = resolve_implementation(impl_, asked);
@@ -61,16 +51,7 @@ std::unique_ptr<executor> implementation_options::make() const {
 }
 
 std::string implementation_options::repro_suffix() const {
-  // A shell needs quotes around anything but plain characters.
-  const auto quoted = [](const std::string& text) {
-    if (text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=+-,@") ==
-        std::string::npos)
-      return text;
-    std::string out = "'";
-    for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-    return out + "'";
-  };
-  std::string text = " --impl " + quoted(impl_);
+  std::string text = " --impl " + shell_word(impl_);
   if (!device_text_.empty()) text += " --device " + device_text_;
   if (!threads_text_.empty()) text += " --threads " + threads_text_;
   if (!timeout_text_.empty()) text += " --timeout-s " + timeout_text_;

@@ -39,19 +39,6 @@ class progress_line {
   std::FILE* to_;
 };
 
-// Before the first case runs, so that nothing is lost; a machine without memory kills whom it likes.
-void refuse_what_does_not_fit(const std::vector<case_spec>& cases) {
-  constexpr double usable = 0.8;
-  const double available = available_memory_bytes() * usable;
-  if (available <= 0) return;
-  for (const auto& c : cases)
-    if (const double needed = memory_bytes(c); needed > available)
-      throw environment_error(
-          {"case", name(c),
-           fmt::format("needs {} of memory, and {} can be used here", format_bytes(needed), format_bytes(available)),
-           "take a smaller case, or a machine with more memory"});
-}
-
 void write_reports(const run_record& run, const output& out, const report_paths& paths) {
   out.write(to_report_json(run));
   if (!paths.junit.empty()) write_junit(run, paths.junit);
@@ -86,7 +73,7 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
   if (cases.empty()) {
     fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
   }
-  refuse_what_does_not_fit(cases);
+  for (const auto& c : cases) require_memory(c);  // before the first one runs, so that nothing is lost
   const auto on = impl.make();
   run_record run = begin_record(request.argv, on->info());
   run.level = request.level;

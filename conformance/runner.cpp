@@ -10,6 +10,8 @@
 #include "core/environment_error.h"
 #include "core/error.h"
 #include "core/operator_table.h"
+#include "core/units.h"
+#include "host/executor.h"
 #include "host/interrupt.h"
 #include "inputs/input_set.h"
 #include "judge/judge.h"
@@ -163,6 +165,16 @@ double memory_bytes(const case_spec& c) {
         elements * static_cast<double>(size_bytes(type_of(rule, p))) * (rule.dir == direction::out ? output_copies : 1);
   }
   return total;
+}
+
+void require_memory(const case_spec& c) {
+  constexpr double usable = 0.8;
+  const double available = available_memory_bytes() * usable;
+  if (const double needed = memory_bytes(c); available > 0 && needed > available)
+    throw environment_error(
+        {"case", name(c),
+         fmt::format("needs {} of memory, and {} can be used here", format_bytes(needed), format_bytes(available)),
+         "take a smaller case, or a machine with more memory"});
 }
 
 case_record run_case(executor& on, const case_spec& c, const runner_options& options) {

@@ -25,6 +25,10 @@ double time_limit_s(const case_spec& c);
 // count only where every one is read.
 double memory_bytes(const case_spec& c);
 
+// environment_error if the case does not fit into 80 % of the memory that the machine can give: one without memory kills
+// whom it likes.
+void require_memory(const case_spec& c);
+
 // One case from inputs to verdict. Throws only if interrupted() is set (see run_cases); faults of the suite become a
 // record with verdict suite-error, so that the rest of the run goes on.
 case_record run_case(executor& on, const case_spec& c, const runner_options& options);

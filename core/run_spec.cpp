@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/run_spec.h"
 
+#include "core/error.h"
 #include "core/json.h"
 #include "core/json_fields.h"
+#include "core/units.h"
 
 namespace msabench {
 namespace {
@@ -11,6 +13,14 @@ constexpr std::array<enum_word<device_type>, 2> device_types = {
     {{device_type::cpu, "cpu"}, {device_type::cuda, "cuda"}}};
 
 }  // namespace
+
+device parse_device(std::string_view field, std::string_view text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {device_type::cuda, 0};
+  if (text.starts_with("cuda:") && text.size() <= 8)
+    return {device_type::cuda, static_cast<std::int32_t>(parse_uint64(field, text.substr(5)))};
+  bad_input(field, text, "unknown device", "cpu, cuda or cuda:N");
+}
 
 void to_json(nlohmann::json& out, const device& d) {
   out = {{"type", word_or_number(d.type, device_types)}, {"id", d.id}};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace msabench {
@@ -17,6 +18,9 @@ struct device {
   std::int32_t id = 0;
   bool operator==(const device&) const = default;
 };
+
+// "cpu", "cuda" or "cuda:N"; usage_error naming `field`.
+device parse_device(std::string_view field, std::string_view text);
 
 struct timing_spec {
   bool enabled = false;

@@ -36,6 +36,8 @@ std::vector<builtin_implementation> builtin_implementations();
 // its ELF header, without loading it).
 implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked);
 
+inline constexpr int most_threads = 4096;
+
 struct executor_options {
   int threads = 0;              // that the implementation may use; 0: all cores of this process
   double query_timeout_s = 60;  // of loading, and of each query
