@@ -41,7 +41,7 @@ msabench_numerics numerics(const msabench_problem& p) {
   const std::int64_t block_tiles = std::min<std::int64_t>(p.topk, max_blocks(p)) * ceil_div(p.block, tile_keys);
   declare_sums(keys, joined ? ceil_div(keys, tile_keys) : block_tiles, declared);
   if (!attends) declared.chain_out = 0;
-  const std::int32_t products = attends ? p.d : p.di;
+  const std::int32_t products = p.op == MSABENCH_OP_MSA ? std::max(p.d, p.di) : attends ? p.d : p.di;
   declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(products) + 1, products + 2));
   return declared;
 }
@@ -54,6 +54,12 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
       return score_scratch_bytes(problem, threads);
     case MSABENCH_OP_INDEX:
       return index_scratch_bytes(problem, threads);
+    case MSABENCH_OP_MSA:
+      return msa_scratch_bytes(problem, threads);
+    case MSABENCH_OP_COMBINE:
+      return combine_scratch_bytes(problem, threads);
+    case MSABENCH_OP_QK_NORM_ROPE:
+      return norm_rope_scratch_bytes(problem, threads);
     default:
       return attend_scratch_bytes(problem, threads);
   }
@@ -63,7 +69,7 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
 
 const kernels::implementation fast_kernels = {
     .name = "cpu",
-    .description = "vectors and tiles on the CPU: score, select, index, attend and dense",
+    .description = "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa and combine",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
     .profile = canonical_profile,
@@ -72,8 +78,11 @@ const kernels::implementation fast_kernels = {
     .select = select,
     .attend = attend,
     .dense = attend,
+    .msa = msa,
     .score = score,
     .index = index,
+    .combine = combine,
+    .norm_rope = norm_rope,
 };
 
 }  // namespace msabench::cpu

@@ -124,10 +124,12 @@ class index_run {
     const std::int64_t all_rows = rows.tile.tokens * call_.heads, strip = sizes_.scoring.strip_blocks;
     std::fill_n(best.counts, all_rows, 0);
     const std::int64_t visible = blocks_of(rows, rows.tile.tokens - 1);
-    if (visible <= call_.rule.topk) return;  // then every row takes all of its blocks
-    for (std::int64_t s = begin; s < end && s * strip < visible; ++s) {
-      const std::int64_t first = s * strip, count = std::min(strip, visible - first);
+    // Up to there blocks have to be scored; of few blocks every row takes all.
+    const std::int64_t scored = call_.scores != nullptr ? call_.max_blocks : visible <= call_.rule.topk ? 0 : visible;
+    for (std::int64_t s = begin; s < end && s * strip < scored; ++s) {
+      const std::int64_t first = s * strip, count = std::min(strip, scored - first);
       score_strip(call_, rows, first, count, strip, memory.scoring);
+      if (call_.scores != nullptr) write_strip(call_, rows, first, count, strip, memory.scoring);
       for (std::int64_t row = 0; row < all_rows; ++row) {
         const free_blocks free = free_blocks_of(call_.rule, blocks_of(rows, row / call_.heads));
         const std::int64_t from = std::max(first, free.first);

@@ -26,4 +26,16 @@ double index_scratch_bytes(const msabench_problem& problem, int threads);
 void attend(const attend_call& call, const run_context& context);
 double attend_scratch_bytes(const msabench_problem& problem, int threads);
 
+/// Index, then attend (section 5).
+void msa(const msa_call& call, const run_context& context);
+double msa_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Partial results put together (section 6).
+void combine(const combine_call& call, const run_context& context);
+double combine_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Norm and rotation of new tokens (section 2).
+void norm_rope(const norm_rope_call& call, const run_context& context);
+double norm_rope_scratch_bytes(const msabench_problem& problem, int threads);
+
 }  // namespace msabench::cpu

@@ -36,11 +36,7 @@ void score(const index_call& call, const run_context& context) {
     const std::int64_t first = task % sizes.strips * sizes.strip_blocks;
     const std::int64_t count = std::min(sizes.strip_blocks, call.max_blocks - first);
     score_strip(call, rows, first, count, sizes.strip_blocks, scratch);
-    for (std::int64_t row = 0; row < rows.tile.tokens * call.heads; ++row) {
-      std::copy_n(scratch.maxima + row * sizes.strip_blocks, count,
-                  call.scores + row % call.heads * call.score_head_stride +
-                      (rows.tile.first_row + row / call.heads) * call.score_row_stride + first);
-    }
+    write_strip(call, rows, first, count, sizes.strip_blocks, scratch);
   });
 }
 

@@ -75,6 +75,15 @@ void score_strip(const index_call& call, const scoring_rows& rows, std::int64_t 
   HWY_DYNAMIC_DISPATCH(score_strip)(call, rows, first, count, strip_blocks, scratch);
 }
 
+void write_strip(const index_call& call, const scoring_rows& rows, std::int64_t first, std::int64_t count,
+                 std::int64_t strip_blocks, const scoring_scratch& scratch) {
+  for (std::int64_t row = 0; row < rows.tile.tokens * call.heads; ++row) {
+    const std::int64_t token = rows.tile.first_row + row / call.heads, head = row % call.heads;
+    std::copy_n(scratch.maxima + row * strip_blocks, count,
+                call.scores + head * call.score_head_stride + token * call.score_row_stride + first);
+  }
+}
+
 scoring_sizes scoring_sizes_of(const msabench_problem& p) {
   scoring_sizes s{};
   s.tile_tokens = std::clamp<std::int64_t>(tile_rows / p.hi, 1, std::max<std::int64_t>(1, p.max_q_len));

@@ -50,4 +50,8 @@ scoring_rows scoring_rows_of(const index_call& call, const token_tile& tile, con
 void score_strip(const index_call& call, const scoring_rows& rows, std::int64_t first, std::int64_t count,
                  std::int64_t strip_blocks, const scoring_scratch& scratch);
 
+/// Copies them from there to the scores of the call.
+void write_strip(const index_call& call, const scoring_rows& rows, std::int64_t first, std::int64_t count,
+                 std::int64_t strip_blocks, const scoring_scratch& scratch);
+
 }  // namespace msabench::cpu

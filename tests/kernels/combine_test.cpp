@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_combine.h"
 
 using namespace msabench::plugin_test;
@@ -11,21 +12,21 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(plugin_path("naive"));
-  return plugin;
-}
+class combine : public each_plugin {
+ protected:
+  void run(small_combine& test, msabench_status wanted = MSABENCH_OK) {
+    session plan(plugin(), test.problem);
+    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
+    arguments args = test.args();
+    ASSERT_EQ(plan.run(args), wanted) << plugin()->last_error();
+  }
+};
 
-void run(small_combine& test, msabench_status wanted = MSABENCH_OK) {
-  session plan(naive(), test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
-  arguments args = test.args();
-  ASSERT_EQ(plan.run(args), wanted) << naive()->last_error();
-}
+MSABENCH_FOR_EACH_PLUGIN(combine);
 
 }  // namespace
 
-TEST(combine, types_parts_and_strides) {
+TEST_P(combine, types_parts_and_strides) {
   for (const auto type : {fp32_type, bf16_type, fp16_type})
     for (const auto partial : {fp32_type, type})
       for (const std::int64_t parts : {1, 2, 5, 40})
@@ -37,7 +38,7 @@ TEST(combine, types_parts_and_strides) {
         }
 }
 
-TEST(combine, no_parts_and_no_rows) {
+TEST_P(combine, no_parts_and_no_rows) {
   small_combine nothing(0, 5, 2, 16, fp32_type, bf16_type);
   run(nothing);
   for (std::int64_t row = 0; row < 5; ++row) {
@@ -49,7 +50,7 @@ TEST(combine, no_parts_and_no_rows) {
   EXPECT_TRUE(no_rows.out.guards_intact());
 }
 
-TEST(combine, weights_far_apart_and_far_from_zero) {
+TEST_P(combine, weights_far_apart_and_far_from_zero) {
   small_combine test(2, 1, 1, 8, fp32_type, fp32_type);
   for (const double level : {0.0, 3000.0, -3000.0}) {
     for (std::int64_t c = 0; c < 8; ++c) {
@@ -64,20 +65,20 @@ TEST(combine, weights_far_apart_and_far_from_zero) {
   }
 }
 
-TEST(combine, declares_its_output_store) {
+TEST_P(combine, declares_its_output_store) {
   small_combine test(2, 1, 1, 8, fp32_type, fp16_type);
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   EXPECT_EQ(plan.capability().numerics.out_store.code, fp16_type.code);
   EXPECT_EQ(plan.capability().numerics.out_store.bits, 16);
 }
 
-TEST(combine, refusals_name_the_field) {
-  const auto refused = [](const char* text, msabench_status status, auto change) {
+TEST_P(combine, refusals_name_the_field) {
+  const auto refused = [this](const char* text, msabench_status status, auto change) {
     small_combine test(3, 2, 2, 16, fp32_type, bf16_type);
     change(test);
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     EXPECT_EQ(plan.status(), status) << text;
-    EXPECT_EQ(std::string(naive()->last_error()).rfind(text, 0), 0u) << naive()->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
   };
   refused("hq 0", MSABENCH_INVALID_PROBLEM, [](auto& t) { t.problem.hq = 0; });
   refused("d 0", MSABENCH_INVALID_PROBLEM, [](auto& t) { t.problem.d = 0; });
@@ -86,14 +87,14 @@ TEST(combine, refusals_name_the_field) {
   refused("out {0,0,0}", MSABENCH_UNSUPPORTED, [](auto& t) { t.problem.out = {}; });
 }
 
-TEST(combine, wrong_tensors_are_refused_before_anything_is_written) {
+TEST_P(combine, wrong_tensors_are_refused_before_anything_is_written) {
   small_combine test(3, 2, 2, 16, fp32_type, bf16_type), more(6, 2, 2, 16, fp32_type, bf16_type);
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   const auto refused = [&](const char* text, auto change) {
     arguments args = test.args();
     change(args);
     EXPECT_EQ(plan.run(args), MSABENCH_INVALID_PROBLEM) << text;
-    EXPECT_EQ(std::string(naive()->last_error()).rfind(text, 0), 0u) << naive()->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
     EXPECT_TRUE(test.out.untouched({0, 0, 0}));
   };
   refused("lse absent", [](auto& a) { a.remove(MSABENCH_LSE); });

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// msa of the naive plugin: the ids of index, and attention over these.
+// msa: the ids of index, and attention over these.
 #include <gtest/gtest.h>
 
 #include <limits>
 
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_attend.h"
 #include "tests/kernels/small_index.h"
 
 using namespace msabench::plugin_test;
 
 namespace {
-
-const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(plugin_path("naive"));
-  return plugin;
-}
 
 /// Both branches over the same sequences.
 struct small_msa {
@@ -58,15 +54,20 @@ struct small_msa {
   msabench_problem problem;
 };
 
-void run(const small_msa& test, arguments args) {
-  session plan(naive(), test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
-}
+class msa : public each_plugin {
+ protected:
+  void run(const small_msa& test, arguments args) {
+    session plan(plugin(), test.problem);
+    ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
+    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
+  }
+};
+
+MSABENCH_FOR_EACH_PLUGIN(msa);
 
 }  // namespace
 
-TEST(msa, attends_to_what_index_selects) {
+TEST_P(msa, attends_to_what_index_selects) {
   const attend_shape shapes[] = {
       {},
       {.page_layout = 1, .page_size = 8},
@@ -75,9 +76,9 @@ TEST(msa, attends_to_what_index_selects) {
   for (const auto& shape : shapes) {
     small_msa test(shape);
     {
-      session plan(naive(), test.index.problem);
+      session plan(plugin(), test.index.problem);
       arguments args = test.index.args();
-      ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
+      ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
     }
     EXPECT_EQ(test.index.fault().value_or("none"), "none");
     const auto selected = test.index.ids.bytes();
@@ -89,7 +90,7 @@ TEST(msa, attends_to_what_index_selects) {
   }
 }
 
-TEST(msa, ids_and_lse_are_optional) {
+TEST_P(msa, ids_and_lse_are_optional) {
   small_msa test({.sequences = {{3, 100}, {1, 40}}});
   run(test, test.args());
   const auto out = test.attend.out.bytes();
@@ -103,7 +104,7 @@ TEST(msa, ids_and_lse_are_optional) {
   EXPECT_TRUE(test.attend.lse.untouched({0, 0}));
 }
 
-TEST(msa, writes_scores_where_they_are_wanted) {
+TEST_P(msa, writes_scores_where_they_are_wanted) {
   small_msa test({.sequences = {{3, 100}, {1, 40}}});
   arguments args = test.args();
   args.put(MSABENCH_SCORES, test.index.scores);
@@ -114,7 +115,7 @@ TEST(msa, writes_scores_where_they_are_wanted) {
   EXPECT_EQ(test.index.scores.get({1, 3, 5}), -std::numeric_limits<double>::infinity());
 }
 
-TEST(msa, problems_and_tensors_of_both_branches_are_checked) {
+TEST_P(msa, problems_and_tensors_of_both_branches_are_checked) {
   small_msa test({});
   for (const auto& [field, change] :
        {std::pair<const char*, void (*)(msabench_problem&)>{"hi 1", [](auto& p) { p.hi = 1; }},
@@ -123,10 +124,10 @@ TEST(msa, problems_and_tensors_of_both_branches_are_checked) {
     msabench_problem problem = test.problem;
     change(problem);
     msabench_plan* plan = nullptr;
-    EXPECT_EQ(naive()->plan(&problem, &plan), MSABENCH_INVALID_PROBLEM) << field;
-    EXPECT_EQ(std::string(naive()->last_error()).rfind(field, 0), 0u) << naive()->last_error();
+    EXPECT_EQ(plugin()->plan(&problem, &plan), MSABENCH_INVALID_PROBLEM) << field;
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(field, 0), 0u) << plugin()->last_error();
   }
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   for (const auto slot : {MSABENCH_Q_IDX, MSABENCH_K_IDX, MSABENCH_V, MSABENCH_OUT}) {
     arguments args = test.args();
     args.remove(slot);

@@ -3,29 +3,23 @@
 
 #include <cmath>
 
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_norm_rope.h"
 
 using namespace msabench::plugin_test;
 
 namespace {
 
-const msabench_plugin* naive() {
-  static const msabench_plugin* plugin = load_plugin(plugin_path("naive"));
-  return plugin;
-}
+class norm_rope : public each_plugin {
+ protected:
+  void expect_right(norm_rope_shape shape) { each_plugin::expect_right(small_norm_rope(std::move(shape))); }
+};
 
-void expect_right(norm_rope_shape shape) {
-  small_norm_rope test(std::move(shape));
-  session plan(naive(), test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
-  arguments args = test.args();
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
-  EXPECT_EQ(test.fault().value_or("none"), "none");
-}
+MSABENCH_FOR_EACH_PLUGIN(norm_rope);
 
 }  // namespace
 
-TEST(norm_rope, types_and_strides) {
+TEST_P(norm_rope, types_and_strides) {
   for (const auto type : {fp32_type, bf16_type, fp16_type})
     for (const std::int64_t gap : {0, 8}) {
       SCOPED_TRACE(std::to_string(type.code) + "," + std::to_string(type.bits) + " " + std::to_string(gap));
@@ -33,7 +27,7 @@ TEST(norm_rope, types_and_strides) {
     }
 }
 
-TEST(norm_rope, heads_dimensions_and_rotated_dims) {
+TEST_P(norm_rope, heads_dimensions_and_rotated_dims) {
   expect_right({.rope_dims = 0});
   expect_right({.rope_dims = 2});
   expect_right({.d = 16, .rope_dims = 16});
@@ -41,27 +35,27 @@ TEST(norm_rope, heads_dimensions_and_rotated_dims) {
   expect_right({.hq = 16, .hkv = 1, .hi = 1, .d = 128, .di = 128, .rope_dims = 64});
 }
 
-TEST(norm_rope, padding_and_empty_batches) {
+TEST_P(norm_rope, padding_and_empty_batches) {
   expect_right({.sequences = {{1, 0}, {2, 1}, {1, 0}}});
   expect_right({.sequences = {{0, 0}, {0, 7}}});
   expect_right({.sequences = {}});
 }
 
-TEST(norm_rope, declares_its_output_store) {
+TEST_P(norm_rope, declares_its_output_store) {
   small_norm_rope test({.type = fp16_type});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   EXPECT_EQ(plan.capability().numerics.out_store.code, fp16_type.code);
   EXPECT_EQ(plan.capability().numerics.out_store.bits, 16);
   EXPECT_EQ(plan.capability().profile.round_after_norm, 0);
 }
 
-TEST(norm_rope, refusals_name_the_field) {
-  const auto refused = [](const char* text, msabench_status status, auto change) {
+TEST_P(norm_rope, refusals_name_the_field) {
+  const auto refused = [this](const char* text, msabench_status status, auto change) {
     small_norm_rope test({});
     change(test.problem);
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     EXPECT_EQ(plan.status(), status) << text;
-    EXPECT_EQ(std::string(naive()->last_error()).rfind(text, 0), 0u) << naive()->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
   };
   refused("hi 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.hi = 0; });
   refused("di 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.di = 0; });
@@ -74,14 +68,14 @@ TEST(norm_rope, refusals_name_the_field) {
   refused("k_idx {10,8,1}", MSABENCH_UNSUPPORTED, [](auto& p) { p.k_idx = {10, 8, 1}; });
 }
 
-TEST(norm_rope, wrong_tensors_are_refused_before_anything_is_written) {
+TEST_P(norm_rope, wrong_tensors_are_refused_before_anything_is_written) {
   small_norm_rope test({}), wider({.rope_dims = 16});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   const auto refused = [&](const char* text, auto change) {
     arguments args = test.args();
     change(args);
     EXPECT_EQ(plan.run(args), MSABENCH_INVALID_PROBLEM) << text;
-    EXPECT_EQ(std::string(naive()->last_error()).rfind(text, 0), 0u) << naive()->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
     EXPECT_TRUE(test.y[0].untouched({0, 0, 0}));
   };
   refused("k_idx_norm absent", [](auto& a) { a.remove(MSABENCH_K_IDX_NORM); });
