@@ -268,8 +268,21 @@ class lookahead {
   int count_ = 0, lines_ = 0, first_ = 0, offset_ = 0;
 };
 
-/// sum (+)= left * panel over `terms` rows of one panel, for Rows rows and Vectors vectors of columns.
+/// sums += one column of the left-hand matrix times one row of the panel.
 template <int Rows, int Vectors>
+HWY_INLINE void multiply_step(const float* HWY_RESTRICT left, std::int64_t left_stride, const float* HWY_RESTRICT panel,
+                              float_vector (&sums)[Rows][Vectors]) {
+  const float_tag d;
+  float_vector right[Vectors];
+  for (int v = 0; v < Vectors; ++v) right[v] = hn::Load(d, panel + v * lanes);
+  for (int i = 0; i < Rows; ++i) {
+    const auto one = hn::Set(d, left[i * left_stride]);
+    for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::MulAdd(one, right[v], sums[i][v]);
+  }
+}
+
+/// sum (+)= left * panel over `terms` rows of one panel, for Rows rows and Vectors vectors of columns.
+template <int Rows, int Vectors, bool Ahead>
 void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, const float* HWY_RESTRICT panel,
                     int terms, bool add, float* HWY_RESTRICT sum, std::int64_t sum_stride, lookahead::part ahead) {
   const float_tag d;
@@ -277,21 +290,14 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::Zero(d);
   }
-  const auto step = [&](int k) HWY_ATTR {
-    float_vector right[Vectors];
-    for (int v = 0; v < Vectors; ++v) right[v] = hn::Load(d, panel + std::int64_t{k} * panel_lanes + v * lanes);
-    for (int i = 0; i < Rows; ++i) {
-      const auto one = hn::Set(d, left[i * left_stride + k]);
-      for (int v = 0; v < Vectors; ++v) sums[i][v] = hn::MulAdd(one, right[v], sums[i][v]);
-    }
-  };
   int k = 0;
-  for (int i = 0; i < ahead.count; ++i, k += 2) {
+  for (int i = 0; Ahead && i < ahead.count; ++i, k += 2) {
+    // Into the second-level cache: the first one is full of what is being computed.
     __builtin_prefetch(ahead.rows[i] + ahead.offset, 0, 2);
-    step(k);
-    step(k + 1);
+    multiply_step(left + k, left_stride, panel + std::int64_t{k} * panel_lanes, sums);
+    multiply_step(left + k + 1, left_stride, panel + (std::int64_t{k} + 1) * panel_lanes, sums);
   }
-  for (; k < terms; ++k) step(k);
+  for (; k < terms; ++k) multiply_step(left + k, left_stride, panel + std::int64_t{k} * panel_lanes, sums);
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) {
       float* to = sum + i * sum_stride + v * lanes;
@@ -302,29 +308,33 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
 
 using block_function = void (*)(const float*, std::int64_t, const float*, int, bool, float*, std::int64_t,
                                 lookahead::part);
-template <int Vectors>
+template <int Vectors, bool Ahead>
 constexpr block_function block_functions[9] = {
     nullptr,
-    multiply_block<1, Vectors>,
-    multiply_block<2, Vectors>,
-    multiply_block<3, Vectors>,
-    multiply_block<4, Vectors>,
-    multiply_block<5, Vectors>,
-    multiply_block<6, Vectors>,
-    multiply_block<std::min(7, most_rows), Vectors>,
-    multiply_block<std::min(8, most_rows), Vectors>,
+    multiply_block<1, Vectors, Ahead>,
+    multiply_block<2, Vectors, Ahead>,
+    multiply_block<3, Vectors, Ahead>,
+    multiply_block<4, Vectors, Ahead>,
+    multiply_block<5, Vectors, Ahead>,
+    multiply_block<6, Vectors, Ahead>,
+    multiply_block<std::min(7, most_rows), Vectors, Ahead>,
+    multiply_block<std::min(8, most_rows), Vectors, Ahead>,
 };
 
 /// sum (+)= left * panel: `rows` rows, as many columns as the panel has vectors for, `terms` terms.
 HWY_INLINE void multiply(const_matrix left, int rows, const float* panel, int terms, int columns, bool add, matrix sum,
                          lookahead& ahead) {
-  const block_function* functions = columns > lanes ? block_functions<panel_vectors> : block_functions<1>;
+  const bool wide = columns > lanes;
   for (int k = 0; k < terms; k += chain_terms) {
     const int count = std::min(chain_terms, terms - k);
     for (int i = 0; i < rows; i += most_rows) {
+      const lookahead::part part = ahead.next(count / 2);
+      const block_function* functions =
+          part.count > 0 ? (wide ? block_functions<panel_vectors, true> : block_functions<1, true>)
+                         : (wide ? block_functions<panel_vectors, false> : block_functions<1, false>);
       functions[std::min(most_rows, rows - i)](left.data + i * left.stride + k, left.stride,
                                                panel + std::int64_t{k} * panel_lanes, count, add || k > 0,
-                                               sum.data + i * sum.stride, sum.stride, ahead.next(count / 2));
+                                               sum.data + i * sum.stride, sum.stride, part);
     }
   }
 }
