@@ -36,11 +36,13 @@ sizes sizes_of(const msabench_problem& p, int threads) {
   const std::int64_t heads = dense && tokens * (p.hq / p.hkv) <= 32 ? p.hkv : 1;
   sizes s{
       {heads, tokens, p.hq / p.hkv, p.d, padded_columns(p.d), dense ? 0 : p.topk}, p.batch, !dense && tokens > 1, 0};
-  // Few rows leave threads idle unless their keys are shared out too. 256 MiB are kept at most.
+  // Few rows leave threads idle unless their keys are shared out too; selections are of one size, so two for each thread
+  // are enough. 256 MiB are kept at most.
+  const std::int64_t enough = dense ? enough_tasks(threads) : 2 * std::int64_t{threads};
   const std::int64_t pairs = most_tiles(p.total_q, p.batch, tokens) * (p.hkv / heads);
   const double kept = static_cast<double>(pairs) * most_chunks * static_cast<double>(s.rows()) *
                       static_cast<double>(s.tile.columns + 2) * sizeof(float);
-  if (threads > 1 && !s.shares && pairs < enough_tasks(threads) && kept < 256.0 * (1 << 20)) s.parts = pairs;
+  if (threads > 1 && !s.shares && pairs < enough && kept < 256.0 * (1 << 20)) s.parts = pairs;
   return s;
 }
 

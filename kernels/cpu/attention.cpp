@@ -57,7 +57,8 @@ void score_keys(const attention_caches& caches, const query_rows& rows, int keys
   lookahead near(scratch.ahead.keys, ahead, static_cast<int>(caches.d * bytes_of(caches.keys.type)));
   for (int first = 0; first < keys; first += panel_lanes) {
     const int columns = std::min(panel_lanes, keys - first);
-    with_storage<pack_columns>(caches.keys.type, scratch.addresses.keys + first, columns, caches.d, scratch.panel);
+    with_storage<pack_columns>(caches.keys.type, scratch.addresses.keys + first, columns, caches.d, scratch.panel,
+                               nullptr, 0);
     for (const token_range* run = runs; run != runs + count; ++run) {
       const std::int64_t row = row_of(rows, run->head, run->first);
       multiply({rows.queries + row * caches.d, caches.d}, (run->end - run->first) * rows.group, scratch.panel, caches.d,

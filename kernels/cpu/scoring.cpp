@@ -15,15 +15,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace msabench::cpu::HWY_NAMESPACE {
 
-/// Scores of `keys` keys from `first` on, into scratch.scores, for the tokens from first_token on.
-void score_tile(const index_call& call, const scoring_rows& rows, std::int64_t first, int keys,
-                std::int64_t first_token, const scoring_scratch& scratch) {
+/// Scores of `keys` keys from `first` on, into scratch.scores, for the tokens from first_token on. Their addresses are in
+/// scratch.addresses; meanwhile `ahead` keys at scratch.ahead are brought near.
+void score_tile(const index_call& call, const scoring_rows& rows, int keys, std::int64_t first_token, int ahead,
+                const scoring_scratch& scratch) {
   const std::int64_t first_row = first_token * call.heads;
-  gather(call.keys, {rows.tile.sequence, 0, nullptr, 1, first + keys}, {first, keys}, scratch.addresses);
-  lookahead none;  // the next keys lie behind these
+  lookahead none;
   for (int at = 0; at < keys; at += panel_lanes) {
-    const int columns = std::min(panel_lanes, keys - at);
-    with_storage<pack_columns>(call.keys.type, scratch.addresses + at, columns, call.width, scratch.panel);
+    const int columns = std::min(panel_lanes, keys - at), near = std::clamp(ahead - at, 0, panel_lanes);
+    with_storage<pack_columns>(call.keys.type, scratch.addresses + at, columns, call.width, scratch.panel,
+                               scratch.ahead + at, near);
     multiply({rows.queries + first_row * call.width, call.width},
              static_cast<int>(rows.tile.tokens * call.heads - first_row), scratch.panel, call.width, columns, false,
              {scratch.scores + first_row * tile_keys + at, tile_keys}, none);
@@ -54,10 +55,19 @@ void score_strip(const index_call& call, const scoring_rows& rows, std::int64_t 
     std::fill_n(scratch.maxima + row * strip_blocks, count, -std::numeric_limits<float>::infinity());
   }
   const std::int64_t end = std::min((first + count) * call.rule.block, rows.visible(rows.tile.tokens - 1));
-  for (std::int64_t key = first * call.rule.block; key < end; key += tile_keys) {
-    const auto keys = static_cast<int>(std::min<std::int64_t>(tile_keys, end - key));
+  const key_list all{rows.tile.sequence, 0, nullptr, 1, end};
+  const auto keys_from = [end](std::int64_t key) {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(end - key, 0, tile_keys));
+  };
+  scoring_scratch near = scratch;
+  std::int64_t key = first * call.rule.block;
+  if (key < end) gather(call.keys, all, {key, keys_from(key)}, near.ahead);
+  for (; key < end; key += tile_keys) {
+    const int keys = keys_from(key), ahead = keys_from(key + tile_keys);
     const std::int64_t first_token = std::max<std::int64_t>(0, key - rows.first_visible + 1);
-    score_tile(call, rows, key, keys, first_token, scratch);
+    std::swap(near.addresses, near.ahead);
+    gather(call.keys, all, {key + tile_keys, ahead}, near.ahead);
+    score_tile(call, rows, keys, first_token, ahead, near);
     raise_maxima(call, rows, key, keys, first_token, scratch.maxima, strip_blocks, first, scratch);
   }
 }
@@ -103,6 +113,7 @@ scoring_scratch take_scratch(carver& memory, const scoring_sizes& sizes) {
   taken.scores = memory.take<float>(rows * tile_keys);
   taken.maxima = memory.take<float>(rows * static_cast<double>(sizes.strip_blocks));
   taken.addresses = memory.take<const char*>(tile_keys);
+  taken.ahead = memory.take<const char*>(tile_keys);
   return taken;
 }
 

@@ -24,11 +24,11 @@ scoring_sizes scoring_sizes_of(const msabench_problem& problem);
 
 /// What a thread computes in.
 struct scoring_scratch {
-  float* queries;          ///< [rows][width]
-  float* panel;            ///< [width][panel_columns]
-  float* scores;           ///< [rows][tile_keys]
-  float* maxima;           ///< [rows][strip_blocks]
-  const char** addresses;  ///< [tile_keys]
+  float* queries;                   ///< [rows][width]
+  float* panel;                     ///< [width][panel_columns]
+  float* scores;                    ///< [rows][tile_keys]
+  float* maxima;                    ///< [rows][strip_blocks]
+  const char **addresses, **ahead;  ///< [tile_keys]
 };
 scoring_scratch take_scratch(carver& memory, const scoring_sizes& sizes);
 

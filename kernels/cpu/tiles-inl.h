@@ -135,22 +135,32 @@ HWY_INLINE void transpose_words(const char* const* rows, std::int64_t offset, bi
 }
 #endif
 
+/// Asks for memory into the second-level cache: the first one is full of what is being computed.
+HWY_INLINE void bring_near(const char* from, int bytes) {
+  for (int line = 0; line < bytes; line += static_cast<int>(line_bytes)) __builtin_prefetch(from + line, 0, 2);
+}
+
 /// A panel of the transpose of `count` <= panel_lanes rows of d elements: [d][panel_lanes]. Columns that are missing in
-/// the last vector repeat the last row, since no other memory may be read.
+/// the last vector repeat the last row, since no other memory may be read. Meanwhile the first `near_count` <= count rows
+/// at `near` are brought near.
 template <class Storage>
 struct pack_columns {
   static constexpr int step = 4 * Storage::per_word;
   static constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
 
-  static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to) {
+  static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to,
+                              const char* const* near, int near_count) {
+    const int near_rows = (lanes * step + d - 1) / d;  // in a step
     for (int column = 0; column < count; column += lanes) {
-      const int present = std::min(lanes, count - column);
+      const int present = std::min(lanes, count - column), near_end = std::min(column + lanes, near_count);
+      int next = column;
       float* HWY_RESTRICT panel = to + column;
       const char* from[lanes];
       for (int i = 0; i < lanes; ++i) from[i] = rows[column + std::min(i, present - 1)];
       bits_vector words[4];
       int c = 0;
       for (; c + step <= d; c += step) {
+        for (int i = 0; i < near_rows && next < near_end; ++i, ++next) bring_near(near[next], d * element_bytes);
         transpose_words(from, std::int64_t{c} * element_bytes, words);
         for (int i = 0; i < step; ++i) {
           hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(),
@@ -292,8 +302,7 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
   }
   int k = 0;
   for (int i = 0; Ahead && i < ahead.count; ++i, k += 2) {
-    // Into the second-level cache: the first one is full of what is being computed.
-    __builtin_prefetch(ahead.rows[i] + ahead.offset, 0, 2);
+    bring_near(ahead.rows[i] + ahead.offset, 1);
     multiply_step(left + k, left_stride, panel + std::int64_t{k} * panel_lanes, sums);
     multiply_step(left + k + 1, left_stride, panel + (std::int64_t{k} + 1) * panel_lanes, sums);
   }
