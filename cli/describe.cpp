@@ -7,7 +7,7 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
-#include "conformance/rows.h"
+#include "judge/rows.h"
 #include "conformance/runner.h"
 #include "conformance/targets.h"
 #include "core/case.h"

@@ -20,6 +20,10 @@ class implementation_options {
   void resolve();
 
   std::unique_ptr<executor> make() const;
+  // After resolve().
+  const implementation_ref& reference() const { return *where_; }
+  const executor_options& executor_settings() const { return how_; }
+  bool in_process() const { return in_process_; }
   std::optional<double> timeout_s() const { return timeout_s_; }
   std::string repro_suffix() const;  // the options that reproduce this choice, with a leading blank
 

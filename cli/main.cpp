@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
   add_golden(app, chosen);
   add_env(app, chosen);
   add_flops(app, chosen);
+  add_perf(app, chosen);
   refuse_unknown_verb(app, argc, argv, 1);
   try {
     app.parse(argc, argv);

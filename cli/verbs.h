@@ -22,5 +22,6 @@ void add_qualify(CLI::App& app, invocation& chosen);
 void add_golden(CLI::App& app, invocation& chosen);
 void add_env(CLI::App& app, invocation& chosen);
 void add_flops(CLI::App& app, invocation& chosen);
+void add_perf(CLI::App& app, invocation& chosen);
 
 }  // namespace msabench

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "conformance/rows.h"
+#include "judge/rows.h"
 #include "conformance/targets.h"
 #include "core/environment_error.h"
 #include "core/error.h"

@@ -21,21 +21,6 @@ json sentences(const std::vector<std::string>& texts) {
   return out;
 }
 
-// The environment is what foreign files and programs say.
-json printable_json(const json& in) {
-  if (in.is_string()) return printable_lines(in.get_ref<const std::string&>());
-  if (!in.is_structured()) return in;
-  json out = in.is_array() ? json::array() : json::object();
-  for (const auto& [key, value] : in.items()) {
-    if (in.is_array()) {
-      out.push_back(printable_json(value));
-    } else {
-      out[sentence(key)] = printable_json(value);
-    }
-  }
-  return out;
-}
-
 json detectability_to_json(const detectability& d) {
   auto by_fault = json::object();
   for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
@@ -97,6 +82,20 @@ bool is_failure(const case_record& c) {
 }
 
 }  // namespace
+
+json printable_json(const json& in) {
+  if (in.is_string()) return printable_lines(in.get_ref<const std::string&>());
+  if (!in.is_structured()) return in;
+  json out = in.is_array() ? json::array() : json::object();
+  for (const auto& [key, value] : in.items()) {
+    if (in.is_array()) {
+      out.push_back(printable_json(value));
+    } else {
+      out[sentence(key)] = printable_json(value);
+    }
+  }
+  return out;
+}
 
 int exit_code_of(const run_record& run) {
   const auto any = [&](auto&& holds) { return std::any_of(run.cases.begin(), run.cases.end(), holds); };

@@ -36,9 +36,13 @@ void from_json(const nlohmann::json& in, device& d) {
 }
 
 void to_json(nlohmann::json& out, const timing_spec& t) {
-  out = {{"enabled", t.enabled}, {"min_samples", t.min_samples},   {"warmup", t.warmup}, {"cold_sets", t.cold_sets},
-         {"graph", t.graph},     {"back_to_back", t.back_to_back}, {"order", t.order}};
+  out = {{"enabled", t.enabled}, {"min_samples", t.min_samples},
+         {"warmup", t.warmup},   {"cold_sets", t.cold_sets},
+         {"graph", t.graph},     {"back_to_back", t.back_to_back},
+         {"order", t.order},     {"min_long_samples", t.min_long_samples},
+         {"probes", t.probes}};
   put_number(out, "budget_s", t.budget_s);
+  put_number(out, "min_seconds", t.min_seconds);
   put_number(out, "relative_half_width", t.relative_half_width);
 }
 
@@ -47,12 +51,15 @@ void from_json(const nlohmann::json& in, timing_spec& t) {
   timing_spec read;
   fields.read("enabled", read.enabled);
   fields.read("min_samples", read.min_samples);
+  fields.read("min_long_samples", read.min_long_samples);
   fields.read("budget_s", read.budget_s);
   fields.read("relative_half_width", read.relative_half_width);
   fields.read("warmup", read.warmup);
   fields.read("cold_sets", read.cold_sets);
   fields.read("graph", read.graph);
   fields.read("back_to_back", read.back_to_back);
+  fields.read("min_seconds", read.min_seconds);
+  fields.read("probes", read.probes);
   fields.read("order", read.order);
   t = std::move(read);
 }

@@ -25,12 +25,15 @@ device parse_device(std::string_view field, std::string_view text);
 struct timing_spec {
   bool enabled = false;
   std::int32_t min_samples = 10;
+  std::int32_t min_long_samples = 3;  // instead, for items that take longer than a second
   double budget_s = 0;                // stop when it is spent; 0: min_samples only
+  double min_seconds = 0;             // go on for so long even if the samples are enough
   double relative_half_width = 0.01;  // of the median's interval; stop once reached
   std::int32_t warmup = 3;
-  std::int32_t cold_sets = 0;       // disjoint input sets rotated through; 0: hot
+  std::int32_t cold_sets = 0;       // rounds of the run until an input set is used again; 0: hot, one set only
   bool graph = false;               // CUDA graph replay
   bool back_to_back = false;        // no idle gap between samples
+  bool probes = true;               // ceilings measured between the samples
   std::vector<std::int32_t> order;  // which implementation each sample runs, e.g. 0 1 0 1; empty: 0 only
 };
 

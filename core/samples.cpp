@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/samples.h"
 
+#include <utility>
+
 #include "core/json.h"
 #include "core/json_fields.h"
 
@@ -8,6 +10,12 @@ namespace msabench {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::pair<std::string_view, std::vector<double> samples::*> cpu_lists[] = {{"at_s", &samples::at_s},
+                                                                                     {"others", &samples::others},
+                                                                                     {"steal", &samples::steal},
+                                                                                     {"load", &samples::load},
+                                                                                     {"cpu_mhz", &samples::cpu_mhz}};
 
 // obj[key] = the numbers; a number that is not finite is null there, and KEY_tags maps its index to what it was.
 void put_numbers(json& obj, const std::string& key, const std::vector<double>& numbers) {
@@ -44,6 +52,8 @@ void to_json(json& out, const samples& s) {
   out = {{"order", s.order}};
   put_numbers(out, "time_us", s.time_us);
   put_numbers(out, "sm_mhz", s.sm_mhz);
+  for (const auto& [key, numbers] : cpu_lists)
+    if (!(s.*numbers).empty()) put_numbers(out, std::string(key), s.*numbers);
 }
 
 void from_json(const json& in, samples& s) {
@@ -52,6 +62,7 @@ void from_json(const json& in, samples& s) {
   read_numbers(fields, "time_us", read.time_us);
   fields.read("order", read.order);
   read_numbers(fields, "sm_mhz", read.sm_mhz);
+  for (const auto& [key, numbers] : cpu_lists) read_numbers(fields, std::string(key), read.*numbers);
   s = std::move(read);
 }
 

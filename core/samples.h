@@ -12,6 +12,12 @@ struct samples {
   std::vector<double> time_us;
   std::vector<std::int32_t> order;  // which implementation each sample ran
   std::vector<double> sm_mhz;       // in-kernel SM clock, GPUs only
+  // Of the CPUs around each sample; empty where nobody looked.
+  std::vector<double> at_s;         // when it began, since the first of the run
+  std::vector<double> others;       // share of all CPUs' time that other processes used
+  std::vector<double> steal;        // share that the hypervisor gave to other machines
+  std::vector<double> load;         // processes that ran or wanted to, this one's own threads included
+  std::vector<double> cpu_mhz;      // where the system tells
   bool empty() const { return time_us.empty(); }
 };
 

@@ -10,6 +10,7 @@
 
 #include "core/observation.h"
 #include "core/run_spec.h"
+#include "host/output_copy.h"
 #include "host/plugin_session.h"
 #include "inputs/input_set.h"
 
@@ -61,8 +62,5 @@ class launch_recorder {
 
 // The tensors of `set` (and the outputs of `second`, if any) as they are in this process.
 bound_case bind(const input_set& set, const input_set* second);
-
-// Adds `found` unless the same kind of damage to the same slot is there already: twenty launches make one violation.
-void add_violation(observation& into, violation found);
 
 }  // namespace msabench

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,6 +70,19 @@ class memory_limiter {
   virtual void thaw() = 0;
 };
 
+// A plan with its workspace, for timing: between two launches there is nothing but the launch. Not for two threads.
+class prepared_plan {
+ public:
+  // Destroys the plan.
+  virtual ~prepared_plan() = default;
+  // Tensors that launches can have; the number by which launch() knows them.
+  virtual std::size_t bind(bound_case tensors) = 0;
+  // Seconds of one launch on the CPU. Nothing if it ended in anything but OK, which `seen` then tells.
+  virtual std::optional<double> launch(std::size_t tensors, observation& seen) = 0;
+  // What the launches have left changed in the process, or in the bands of the workspace, goes into `seen`.
+  virtual void inspect(observation& seen) = 0;
+};
+
 class plugin_session {
  public:
   // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from
@@ -83,6 +97,8 @@ class plugin_session {
   virtual observation query(const problem& p, session_events& events) = 0;
   // Plans, runs `how.launches` times (and a concurrent pair of launches at the end if how.second_plan), destroys.
   virtual observation execute(const bound_case& c, const run_spec& how, session_events& events) = 0;
+  // Plans and makes the workspace, once dirty. Null: `seen` says why. It must not outlive this session.
+  virtual std::unique_ptr<prepared_plan> prepare(const problem& agreed, observation& seen, session_events& events) = 0;
 };
 
 // What this version of the session does not do, in one clause; empty if it can run `how`.

@@ -2,14 +2,13 @@
 #include "host/protocol.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "core/error.h"
 #include "core/json_fields.h"
+#include "host/protocol_tensors.h"
 
 namespace msabench::protocol {
 namespace {
@@ -36,14 +35,6 @@ constexpr std::array<enum_word<kind>, 8> violation_kinds = {{{kind::out_of_bound
                                                              {kind::struct_overrun, "struct_overrun"},
                                                              {kind::beyond_t, "beyond_t"}}};
 
-constexpr std::array<enum_word<direction>, 2> directions = {{{direction::in, "in"}, {direction::out, "out"}}};
-
-const json& list_of(const json_fields& fields, std::string_view key) {
-  const json& list = fields.require(key);
-  if (!list.is_array()) fields.refuse(key, list, "is no list");
-  return list;
-}
-
 json encode_violations(const std::vector<violation>& violations) {
   json list = json::array();
   for (const violation& v : violations) {
@@ -52,14 +43,6 @@ json encode_violations(const std::vector<violation>& violations) {
     list.push_back(std::move(one));
   }
   return list;
-}
-
-slot read_slot(const json_fields& fields) {
-  std::string text;
-  fields.read("slot", text);
-  const auto found = slot_from_name(text);
-  if (!found) fields.refuse("slot", text, "is no slot");
-  return *found;
 }
 
 std::vector<violation> decode_violations(const json_fields& from) {
@@ -78,103 +61,6 @@ std::vector<violation> decode_violations(const json_fields& from) {
   return violations;
 }
 
-// Regions in order of first use; K and V may share one.
-class region_list {
- public:
-  int index_of(const buffer& b) {
-    if (!b.region) return -1;
-    const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
-    if (is_new) {
-      fds.push_back(b.region->fd());
-      json unmapped = json::array();
-      for (const extent& e : b.contents)
-        if (e.holds == extent::kind::unmapped) unmapped.push_back({e.begin, e.end});
-      list.push_back(
-          {{"bytes", b.region->bytes()}, {"guard_bytes", b.region->guard_bytes()}, {"unmapped", std::move(unmapped)}});
-    }
-    return at->second;
-  }
-
-  std::vector<int> fds;
-  json list = json::array();
-
- private:
-  std::map<const shared_region*, int> numbers_;
-};
-
-json encode_tensor(const buffer& b, int plan, region_list& regions) {
-  return {{"slot", std::string(name(b.where))},
-          {"direction", word_or_number(b.dir, directions)},
-          {"dtype", dtype_to_json(b.desc.type)},
-          {"shape", b.desc.shape},
-          {"strides", b.desc.strides},
-          {"region", regions.index_of(b)},
-          {"offset", b.offset},
-          {"plan", plan}};
-}
-
-void take_access(const execute_request::region& r) {
-  for (const auto& [begin, end] : r.unmapped) ::mprotect(r.memory->data() + begin, end - begin, PROT_NONE);
-}
-
-execute_request::region map_region(const json& element, unique_fd& fd) {
-  const json_fields fields("region", element);
-  std::uint64_t bytes = 0, guard_bytes = 0;
-  fields.require("bytes");
-  fields.read("bytes", bytes);
-  fields.read("guard_bytes", guard_bytes);
-  execute_request::region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)),
-                            {}};
-  if (!fields.has("unmapped")) return r;
-  for (const json& range : list_of(fields, "unmapped")) {
-    if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
-      fields.refuse("unmapped", range, "is no range [begin, end]");
-    const auto begin = range[0].get<std::uint64_t>(), end = range[1].get<std::uint64_t>();
-    if (begin > end || end > r.memory->bytes()) fields.refuse("unmapped", range, "is outside its region");
-    r.unmapped.emplace_back(begin, end);
-  }
-  take_access(r);
-  return r;
-}
-
-bound_tensor decode_tensor(const json& element, const std::vector<execute_request::region>& regions, int& plan) {
-  const json_fields fields("tensor", element);
-  bound_tensor t;
-  t.where = read_slot(fields);
-  fields.require("direction");
-  fields.read_word("direction", t.dir, directions);
-  fields.require("dtype");
-  fields.read("dtype", t.desc.type);
-  fields.read("shape", t.desc.shape);
-  fields.read("strides", t.desc.strides);
-  int region = -1;
-  std::uint64_t offset = 0;
-  fields.read("region", region);
-  fields.read("offset", offset);
-  fields.read("plan", plan);
-  if (!is_stored(t.desc.type)) fields.refuse("dtype", element["dtype"], "can't lie in memory");
-  if (t.desc.shape.size() != t.desc.strides.size()) fields.refuse("strides", element["strides"], "has another rank");
-  if (std::ranges::any_of(t.desc.shape, [](auto n) { return n < 0; }))
-    fields.refuse("shape", element["shape"], "has a negative size");
-  if (std::ranges::any_of(t.desc.strides, [](auto n) { return n < 0; }))
-    fields.refuse("strides", element["strides"], "has a negative stride");
-  if (region < 0) {
-    if (t.desc.span_elements() > 0) fields.refuse("region", region, "is missing for a tensor that is not empty");
-    return t;
-  }
-  if (static_cast<std::size_t>(region) >= regions.size()) fields.refuse("region", region, "does not exist");
-  const shared_region& memory = *regions[static_cast<std::size_t>(region)].memory;
-  // In double, so that no product of foreign sizes overflows.
-  double end = static_cast<double>(offset) + static_cast<double>(size_bytes(t.desc.type));
-  for (std::size_t i = 0; i < t.desc.shape.size(); ++i)
-    end += static_cast<double>(t.desc.shape[i] - 1) * static_cast<double>(t.desc.strides[i]) *
-           static_cast<double>(size_bytes(t.desc.type));
-  if (t.desc.span_elements() > 0 && end > static_cast<double>(memory.bytes()))
-    fields.refuse("offset", offset, "lets the tensor end outside its region");
-  t.data = memory.data() + offset;
-  return t;
-}
-
 }  // namespace
 
 bool is_entry(std::string_view text) { return std::ranges::find(entries, text) != entries.end(); }
@@ -184,7 +70,8 @@ json ready() { return {{"type", "ready"}, {"protocol", version}}; }
 bool is_ready(const json& in) { return in.value("type", "") == "ready" && in.value("protocol", 0) == version; }
 
 json encode(const load_request& r) {
-  return {{"type", "load"}, {"protocol", version}, {"path", r.path}, {"device", r.where}, {"threads", r.threads}};
+  return {{"type", "load"},    {"protocol", version},  {"path", r.path},
+          {"device", r.where}, {"threads", r.threads}, {"implementation", r.implementation}};
 }
 
 load_request decode_load(const json& in) {
@@ -199,6 +86,7 @@ load_request decode_load(const json& in) {
   fields.read("path", r.path);
   r.where = fields.require("device").get<device>();
   fields.read("threads", r.threads);
+  fields.read("implementation", r.implementation);
   return r;
 }
 
@@ -281,10 +169,11 @@ std::vector<launch_report> decode_launched(const json& in) {
 execute_message encode_execute(const input_set& set, const input_set* second, const run_spec& how) {
   region_list regions;
   json tensors = json::array();
-  for (const buffer& b : set.inputs) tensors.push_back(encode_tensor(b, 0, regions));
-  for (const buffer& b : set.outputs) tensors.push_back(encode_tensor(b, 0, regions));
+  const auto add = [&](const buffer& b, int plan) { tensors.push_back(encode_tensor(b, plan, regions.index_of(b))); };
+  for (const buffer& b : set.inputs) add(b, 0);
+  for (const buffer& b : set.outputs) add(b, 0);
   if (second)
-    for (const buffer& b : second->outputs) tensors.push_back(encode_tensor(b, 1, regions));
+    for (const buffer& b : second->outputs) add(b, 1);
   return {{{"type", "execute"},
            {"problem", set.agreed},
            {"run", how},
@@ -294,7 +183,7 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
 }
 
 void execute_request::move_elsewhere() {
-  for (region& r : regions) {
+  for (mapped_region& r : regions) {
     const std::byte* const first = r.memory->data();
     const std::byte* const last = first + r.memory->bytes();
     std::vector<std::byte**> inside;
@@ -319,9 +208,8 @@ execute_request decode_execute(message& in) {
     fields.refuse("regions", regions.size(), fmt::format("has {} descriptors beside it", in.fds.size()));
   for (std::size_t i = 0; i < regions.size(); ++i) r.regions.push_back(map_region(regions[i], in.fds[i]));
   for (const json& element : list_of(fields, "tensors")) {
-    int plan = 0;
-    bound_tensor t = decode_tensor(element, r.regions, plan);
-    (plan == 1 ? r.bound.second_outputs : r.bound.tensors).push_back(std::move(t));
+    decoded_tensor t = decode_tensor(element, r.regions);
+    (t.plan == 1 ? r.bound.second_outputs : r.bound.tensors).push_back(std::move(t.tensor));
   }
   return r;
 }

@@ -12,6 +12,7 @@
 #include "core/run_spec.h"
 #include "host/channel.h"
 #include "host/plugin_session.h"
+#include "host/protocol_tensors.h"
 #include "inputs/input_set.h"
 
 namespace msabench::protocol {
@@ -30,6 +31,7 @@ struct load_request {
   std::string path;
   device where;
   int threads = 1;
+  int implementation = 0;  // by which `time` knows it; `query` and `execute` are for 0
 };
 nlohmann::json encode(const load_request& r);
 load_request decode_load(const nlohmann::json& in);
@@ -53,13 +55,9 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
 
 // The same on the worker's side, memory mapped.
 struct execute_request {
-  struct region {
-    std::unique_ptr<shared_region> memory;
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> unmapped;  // bytes from its start that nobody may touch
-  };
   bound_case bound;
   run_spec how;
-  std::vector<region> regions;
+  std::vector<mapped_region> regions;
 
   // The same memory at other addresses, and the tensors with it; the old addresses are left without access. For rule
   // R1: a plugin keeps no pointer once run has returned.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "core/error.h"
@@ -50,7 +51,8 @@ void check_bounds(const case_spec& c, const problem& p, const batch& rows) {
   if (!holds) throw suite_error(fmt::format("the agreed problem is not one of case {}", name(c)));
 }
 
-void allocate(const case_spec& c, input_set& set) {
+// `only`: buffers of one direction; empty: all.
+void allocate(const case_spec& c, input_set& set, std::optional<direction> only = {}) {
   const problem& p = set.agreed;
   // Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences is told by kv_lens
   // alone.
@@ -62,7 +64,7 @@ void allocate(const case_spec& c, input_set& set) {
     shape_sizes.p = set.sizes.p;
   }
   for (const slot_rule& rule : slots_of(p.operation)) {
-    if (!present(rule, p)) continue;
+    if (!present(rule, p) || (only && rule.dir != *only)) continue;
     const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
     if (is_lse && p.asked.lse == lse_form::none && rule.optional) continue;
     if (rule.where == slot::ids && p.asked.out_id_order == id_order::none && rule.optional) continue;
@@ -162,6 +164,16 @@ input_set make_inputs(const case_spec& c, const problem& agreed) {
       throw suite_error(fmt::format("no values for input {} of operator {}", name(b.where), name(c.operation)));
   set.inputs_checksum = checksum_inputs(set);
   return set;
+}
+
+input_set with_other_outputs(const case_spec& c, const input_set& set, const problem& agreed) {
+  input_set other;
+  other.agreed = agreed;
+  other.sizes = set.sizes;
+  allocate(c, other, direction::out);
+  other.inputs = set.inputs;
+  other.inputs_checksum = set.inputs_checksum;
+  return other;
 }
 
 std::uint64_t checksum_inputs(const input_set& set) {

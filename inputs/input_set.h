@@ -43,6 +43,9 @@ struct input_set {
 // no row reads stay holes or are poisoned. Throws suite_error if memory cannot be had.
 input_set make_inputs(const case_spec& c, const problem& agreed);
 
+// The same inputs, with outputs of their own laid out for `agreed`, which must not differ in how inputs are laid out.
+input_set with_other_outputs(const case_spec& c, const input_set& set, const problem& agreed);
+
 // Checksum as in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.
 std::uint64_t checksum_inputs(const input_set& set);
 

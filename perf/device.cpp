@@ -79,7 +79,7 @@ device_spec parse_device(std::string_view field, const json& in) {
   const json_fields fields(field, in);
   std::string schema(device_schema);
   fields.read("schema", schema);
-  if (schema.starts_with("msabench.report/")) return read_report(field, in);
+  if (schema.starts_with("msabench.report/") || schema.starts_with("msabench.perf/")) return read_report(field, in);
   if (schema != device_schema)
     fields.refuse("schema", json(schema), "is another format", fmt::format("use {} or leave it out", device_schema));
   refuse_unknown(fields, in, {"schema", "name", "what", "datasheet", "measured"});

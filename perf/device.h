@@ -31,7 +31,7 @@ struct device_spec {
 const std::vector<device_spec>& named_devices();
 
 // A name of named_devices(), or else a JSON file: {"name", "what", "datasheet": {"flops": {"bf16": ...}, "bytes_per_s", "source"},
-// "measured": the same}, or a report (schema msabench.report/...) whose "ceilings" object is such a "measured". usage_error names field and,
+// "measured": the same}, or a report (schema msabench.perf/... or msabench.report/...) whose "ceilings" object is such a "measured". usage_error names field and,
 // in a file, the JSON field; numbers must be above 0 and finite, sources given, unknown keys are refused (not in reports).
 device_spec find_device(std::string_view field, std::string_view name_or_file);
 device_spec parse_device(std::string_view field, const nlohmann::json& in);

@@ -19,6 +19,7 @@
 #include "host/plugin_session.h"
 #include "host/protocol.h"
 #include "host/worker/address_space.h"
+#include "host/worker/timed_run.h"
 
 #ifdef MSABENCH_SANITIZED
 // A plugin's fault has to end the process as it does elsewhere; what a killed worker leaks says nothing.
@@ -94,32 +95,37 @@ class worker final : public session_events {
   void answer(message& in) {
     const std::string type = in.body.value("type", "");
     if (type == "load") return load(in.body);
-    if (!session_) throw suite_error("nothing is loaded, got " + type);
+    if (sessions_.empty()) throw suite_error("nothing is loaded, got " + type);
     if (type == "query") return query(in.body);
     if (type == "execute") return execute(in);
+    if (type == "time") return time(in);
     throw suite_error("unknown message " + type);
   }
 
   void load(const nlohmann::json& body) {
-    if (session_) throw suite_error("a worker loads one plugin, this one has");
     const protocol::load_request r = protocol::decode_load(body);
+    if (r.implementation != static_cast<int>(sessions_.size()) || r.implementation >= most_implementations)
+      throw suite_error("implementation " + std::to_string(r.implementation) + " is not the next one to load");
     if (r.where.type != device_type::cpu) throw suite_error("this worker has no devices but the CPU");
-    limits_ = std::make_unique<address_space>(!sanitized, r.threads);
+    threads_ = r.threads;
+    if (!limits_) limits_ = std::make_unique<address_space>(!sanitized, r.threads);
     limits_->start();
+    std::unique_ptr<plugin_session> loaded;
     try {
-      session_ = plugin_session::load(r.path, r.where, r.threads, *this, limits_.get());
+      loaded = plugin_session::load(r.path, r.where, r.threads, *this, limits_.get());
     } catch (const usage_error& e) {
       const diagnostic& d = e.what_is_wrong();
       return send({{"type", "refused"}, {"problem", d.problem}, {"remedy", d.remedy}});
     }
-    send(protocol::encode(session_->identity()));
+    sessions_.push_back(std::move(loaded));
+    send(protocol::encode(sessions_.back()->identity()));
   }
 
   void query(const nlohmann::json& body) {
     if (!body.contains("problem")) throw suite_error("query without problem");
     const problem asked = body.at("problem").get<problem>();
     limits_->start();
-    const observation seen = session_->query(asked, *this);
+    const observation seen = sessions_[0]->query(asked, *this);
     limits_->unlimited();
     send(protocol::encode("answered", seen));
   }
@@ -137,7 +143,7 @@ class worker final : public session_events {
       protocol::execute_request r = protocol::decode_execute(in);
       running_ = &r;
       limits_->start();
-      seen = session_->execute(r.bound, r.how, *this);
+      seen = sessions_[0]->execute(r.bound, r.how, *this);
       limits_->unlimited();
       running_ = nullptr;
     }
@@ -145,9 +151,34 @@ class worker final : public session_events {
     send(protocol::encode("done", seen));
   }
 
+  // Memory is the host's to limit here: it knows how many input sets there will be.
+  void time(message& in) {
+    protocol::timed_request r = protocol::decode_timed(in);
+    limits_->unlimited();
+    timed_run_environment around;
+    around.session = [this](int i) -> plugin_session& {
+      if (i < 0 || static_cast<std::size_t>(i) >= sessions_.size())
+        throw suite_error("no such implementation is loaded");
+      return *sessions_[static_cast<std::size_t>(i)];
+    };
+    around.events = this;
+    around.threads = threads_;
+    around.probes = &probes_;
+    around.collect = [this](std::size_t side, std::int64_t set) {
+      send({{"type", "collect"}, {"side", side}, {"set", set}});
+      if (const message answer = wait_for_message(); answer.body.value("type", "") != "next")
+        throw suite_error("expected next after collect");
+    };
+    send(protocol::encode(run_timed(r, around)));
+  }
+
+  static constexpr int most_implementations = 2;
+
   channel link_;
   std::unique_ptr<address_space> limits_;
-  std::unique_ptr<plugin_session> session_;
+  std::vector<std::unique_ptr<plugin_session>> sessions_;
+  std::unique_ptr<cpu_probes> probes_;
+  int threads_ = 1;
   protocol::execute_request* running_ = nullptr;  // while its launches go on
 };
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -135,8 +136,10 @@ class session final : public plugin_session {
   }
 
   observation execute(const bound_case& c, const run_spec& how, session_events& events) override;
+  std::unique_ptr<prepared_plan> prepare(const problem& agreed, observation& seen, session_events& events) override;
 
  private:
+  class timed_plan;
   struct planned {
     msabench_plan* plan = nullptr;
     workspace memory;
@@ -372,6 +375,63 @@ observation session::execute(const bound_case& c, const run_spec& how, session_e
   destroy(second, seen, events);
   destroy(first, seen, events);
   return seen;
+}
+
+class session::timed_plan final : public prepared_plan {
+ public:
+  timed_plan(session& of, planned p) : of_(of), planned_(std::move(p)) { planned_.memory.make_dirty(0, 0); }
+
+  ~timed_plan() override {
+    catching([&] {
+      of_.table_->destroy(planned_.plan);
+      return std::int32_t{MSABENCH_OK};
+    });
+  }
+
+  std::size_t bind(bound_case tensors) override {
+    auto kept = std::make_unique<bound>(std::move(tensors), of_.where_);
+    bound_.push_back(std::move(kept));
+    return bound_.size() - 1;
+  }
+
+  std::optional<double> launch(std::size_t tensors, observation& seen) override {
+    const msabench_args* args = bound_.at(tensors)->args.get();
+    void* const workspace = planned_.memory.data();
+    const auto start = std::chrono::steady_clock::now();
+    const call_end end = catching([&] { return of_.table_->run(planned_.plan, args, workspace, nullptr); });
+    const auto stop = std::chrono::steady_clock::now();
+    if (!end.threw && end.status == MSABENCH_OK) return std::chrono::duration<double>(stop - start).count();
+    of_.finish(seen, "run", end);
+    return std::nullopt;
+  }
+
+  void inspect(observation& seen) override {
+    before_.restore("run", seen.violations);
+    if (const std::string where = planned_.memory.damage(); !where.empty())
+      seen.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
+  }
+
+ private:
+  struct bound {
+    bound(bound_case c, device where) : tensors(std::move(c)), args(tensors, false, where) {}
+    bound_case tensors;
+    run_arguments args;
+  };
+
+  session& of_;
+  planned planned_;
+  std::vector<std::unique_ptr<bound>> bound_;
+  process_state before_;
+};
+
+std::unique_ptr<prepared_plan> session::prepare(const problem& agreed, observation& seen, session_events& events) {
+  seen = begin();
+  if (seen.result != outcome::completed) return nullptr;
+  planned p;
+  if (make_plan(agreed, p, seen, events) && make_workspace(p, seen, events))
+    return std::make_unique<timed_plan>(*this, std::move(p));
+  if (seen.result != outcome::crashed) destroy(p, seen, events);
+  return nullptr;
 }
 
 }  // namespace

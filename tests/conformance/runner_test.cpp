@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/rows.h"
+#include "judge/rows.h"
 #include "core/error.h"
 
 namespace msabench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/rows.h"
+#include "judge/rows.h"
 
 #include <algorithm>
 #include <numeric>
@@ -40,7 +40,7 @@ std::int64_t total_rows(const case_spec& c) {
 }
 
 std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
-                                        std::int64_t budget_triples) {
+                                        std::int64_t budget_triples, std::int64_t fewest) {
   const std::int64_t total = total_rows(c), cost = cost_triples(c);
   std::vector<std::int64_t> rows;
   if (cost <= budget_triples) {
@@ -48,7 +48,7 @@ std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view out
     std::iota(rows.begin(), rows.end(), 0);
     return rows;
   }
-  const std::int64_t affordable = std::max<std::int64_t>(8, total * budget_triples / cost);
+  const std::int64_t affordable = std::max<std::int64_t>(fewest, total * budget_triples / cost);
   const std::int64_t drawn = std::max<std::int64_t>(1, affordable / 8);
   std::set<std::int64_t> chosen;
   const auto room = [&](std::int64_t limit) {

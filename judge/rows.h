@@ -16,9 +16,9 @@ inline constexpr std::int64_t oracle_budget_triples = 4'000'000;
 
 // Ascending, unique rows below T. First the first and last row of every sequence and the rows on both sides of block
 // borders, then rows spread evenly, then at least an eighth of the budget drawn from the seed and `outputs_sha256`,
-// which nobody knows before the run.
+// which nobody knows before the run. At least `fewest` rows, whatever they cost.
 std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
-                                        std::int64_t budget_triples = oracle_budget_triples);
+                                        std::int64_t budget_triples = oracle_budget_triples, std::int64_t fewest = 8);
 
 std::int64_t total_rows(const case_spec& c);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/rows.h"
+#include "judge/rows.h"
 
 #include <gtest/gtest.h>
 

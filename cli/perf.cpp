@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// msabench perf: how fast an implementation is, beside the machine's limits and beside another implementation.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/implementation.h"
+#include "cli/output.h"
+#include "cli/suite_version.h"
+#include "cli/verbs.h"
+#include "core/environment_error.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/units.h"
+#include "host/conditions.h"
+#include "host/implementation.h"
+#include "host/interrupt.h"
+#include "perf/measure.h"
+#include "reports/perf.h"
+
+namespace msabench {
+
+namespace {
+
+struct arguments {
+  implementation_options impl;
+  std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
+                       layout = "paged", budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
+  std::vector<std::string> operators;
+  output out;
+};
+
+std::vector<std::int64_t> parse_contexts(std::string_view text) {
+  std::vector<std::int64_t> contexts;
+  constexpr std::size_t most = 100;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    contexts.push_back(parse_size("--context", text.substr(0, comma)));
+    if (contexts.size() > most) bad_input("--context", {}, fmt::format("has more than {} sizes", most), "give fewer");
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (text.empty()) bad_input("--context", text, "ends with a comma", "give sizes like 8K,128K,1M");
+  }
+  return contexts;
+}
+
+template <std::size_t N>
+void require_word(std::string_view field, const std::string& text, const std::string_view (&words)[N]) {
+  for (const auto w : words)
+    if (w == text) return;
+  bad_input(field, text, "is unknown", fmt::format("{}", fmt::join(words, " or ")));
+}
+
+suite_request parse_suite_request(const arguments& a) {
+  suite_request r;
+  r.suite = parse_suite(a.suite);
+  r.contexts = parse_contexts(a.context);
+  r.batch = parse_size("--batch", a.batch);
+  if (!a.chunk.empty()) {
+    r.chunk = parse_size("--chunk", a.chunk);
+    if (r.suite == perf_suite::decode) bad_input("--chunk", a.chunk, "is for prefill", "leave it out for suite decode");
+  }
+  r.selection = parse_selection(a.selection);
+  r.shape = a.shape;
+  constexpr std::string_view layouts[] = {"paged", "contig"}, types[] = {"bf16", "fp16", "fp32"};
+  require_word("--type", a.type, types);
+  require_word("--layout", a.layout, layouts);
+  r.types = a.type;
+  r.layout = a.layout;
+  r.seed = parse_uint64("--seed", a.seed);
+  for (const auto& o : a.operators) {
+    const auto known = op_from_name(o);
+    if (!known) bad_input("--op", o, "unknown operator", "see `msabench perf --help`");
+    r.operators.push_back(*known);
+  }
+  return r;
+}
+
+perf_setup parse_setup(const arguments& a) {
+  perf_setup setup;
+  setup.what = parse_suite_request(a);
+  setup.budget_s = parse_seconds("--budget-s", a.budget_s);
+  constexpr std::string_view caches[] = {"cold", "hot"}, answers[] = {"refuse", "tell"};
+  require_word("--cache", a.cache, caches);
+  require_word("--busy", a.busy, answers);
+  setup.cold = a.cache == "cold";
+  setup.tell_busy = a.busy == "tell";
+  setup.timeout_s = a.impl.timeout_s();
+  setup.threads = a.impl.executor_settings().threads > 0 ? a.impl.executor_settings().threads : available_cores();
+  setup.last_level_cache_bytes = last_level_cache_bytes();
+  setup.available_memory_bytes = available_memory_bytes();
+  return setup;
+}
+
+implementation_ref resolve_other(const std::string& name_or_file) {
+  try {
+    return resolve_implementation(name_or_file, {});
+  } catch (const usage_error& e) {
+    const diagnostic& d = e.what_is_wrong();
+    bad_input("--against", d.value, d.problem, d.remedy);
+  }
+}
+
+struct paths {
+  std::filesystem::path json, markdown;
+};
+
+paths open_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  ensure_folder("--out", folder);
+  const paths p{std::filesystem::path(folder) / "perf.json", std::filesystem::path(folder) / "perf.md"};
+  require_writable("--out", p.json);
+  require_writable("--out", p.markdown);
+  return p;
+}
+
+perf_run begin_run(const invocation& chosen, const arguments& a, const perf_setup& setup) {
+  perf_run run;
+  run.suite_version = suite_version;
+  run.suite_commit = suite_commit;
+  run.suite_dirty = suite_dirty;
+  run.argv = chosen.argv;
+  run.start_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  run.suite = a.suite;
+  run.seed = setup.what.seed;
+  run.budget_s = setup.budget_s;
+  run.cache = a.cache;
+  run.threads = setup.threads;
+  run.environment = environment();
+  run.last_level_cache_bytes = setup.last_level_cache_bytes;
+  run.busy_limit = setup.limits.others;
+  run.steal_limit = setup.limits.steal;
+  return run;
+}
+
+int perf(const arguments& a, const invocation& chosen) {
+  const perf_setup setup = parse_setup(a);
+  plan_suite(setup.what);  // so that a wrong shape is told before anything is loaded
+  std::vector<implementation_ref> refs = {a.impl.reference()};
+  if (!a.against.empty()) refs.push_back(resolve_other(a.against));
+  a.out.open();
+  const paths where = open_folder(a.folder);
+
+  perf_run run = begin_run(chosen, a, setup);
+  std::vector<std::unique_ptr<executor>> queries;
+  perf_executors with;
+  for (const auto& ref : refs) {
+    queries.push_back(make_worker_executor(ref, a.impl.executor_settings()));
+    run.implementations.push_back(queries.back()->info());
+    with.queries.push_back(queries.back().get());
+    with.labels.push_back(run.implementations.back().name);
+  }
+  const auto timing = make_timing_executor(refs, a.impl.executor_settings(), probe_bytes(setup));
+  with.timing = timing.get();
+
+  install_interrupt_handler();
+  const perf_events events{[&](const perf_run& planned) { a.out.print(perf_plan_text(planned)); },
+                           [&](const perf_point& point) { a.out.print(perf_point_text(run, point)); }};
+  std::exception_ptr gave_out;
+  try {
+    measure(setup, with, events, run);
+  } catch (const environment_error&) {
+    // What was measured so far is not lost with the machine.
+    if (run.points.empty()) throw;
+    gave_out = std::current_exception();
+    run.partial = true;
+  }
+  a.out.print(perf_summary_text(run));
+  a.out.write(to_report_json(run));
+  if (!a.folder.empty()) {
+    write_perf_json(run, where.json, "--out");
+    write_perf_markdown(run, where.markdown, "--out");
+    a.out.print(fmt::format("reports: {} {}\n", where.json.string(), where.markdown.string()));
+  }
+  if (gave_out) std::rethrow_exception(gave_out);
+  return exit_code_of(run);
+}
+
+}  // namespace
+
+void add_perf(CLI::App& app, invocation& chosen) {
+  auto a = std::make_shared<arguments>();
+  CLI::App* verb = app.add_subcommand(
+      "perf", "Measure speed: time, FLOP/s, bytes/s, share of the machine's limits, gain over dense attention");
+  a->impl.declare(*verb);
+  verb->add_option("--against", a->against, "Second implementation, timed in turn with the first in one process")
+      ->type_name("NAME|FILE.so");
+  verb->add_option("--suite", a->suite, "decode, prefill, crossover or layer")->capture_default_str();
+  verb->add_option("--context", a->context,
+                   "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite");
+  verb->add_option("--batch", a->batch, "Sequences of a call")->capture_default_str();
+  verb->add_option("--chunk", a->chunk, "Prefill: only the last tokens, this many of each context");
+  verb->add_option("--selection", a->selection, "Which blocks are selected: random, realistic or shared64")
+      ->capture_default_str();
+  verb->add_option("--op", a->operators, "Only these operators")->type_name("OP[,OP...]")->delimiter(',');
+  verb->add_option("--shape", a->shape, "Shape as in case names: m3, pilot, h8x2.d64.b32.k4.l1.i0")
+      ->capture_default_str();
+  verb->add_option("--type", a->type, "Storage type: bf16, fp16 or fp32")->capture_default_str();
+  verb->add_option("--layout", a->layout, "Cache layout: paged or contig")->capture_default_str();
+  verb->add_option("--cache", a->cache, "cold: inputs come from memory; hot: from a cache where they fit")
+      ->capture_default_str();
+  verb->add_option("--busy", a->busy, "refuse: no numbers from a busy machine; tell: numbers with a remark")
+      ->capture_default_str();
+  verb->add_option("--budget-s", a->budget_s, "Seconds that the whole run may take")
+      ->type_name("S")
+      ->capture_default_str();
+  verb->add_option("--seed", a->seed, "Seed of all inputs")->type_name("N")->capture_default_str();
+  verb->add_option("--out", a->folder, "Leave perf.json and perf.md in this folder")->type_name("DIR");
+  a->out.declare(*verb);
+  verb->callback([a, &chosen] {
+    chosen.run = [a, &chosen] {
+      a->impl.resolve();
+      if (a->impl.in_process())
+        bad_input("--in-process", "", "can't be timed: a speed run needs a worker", "leave it out");
+      return perf(*a, chosen);
+    };
+  });
+}
+
+}  // namespace msabench

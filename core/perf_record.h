@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is kept of a run of `msabench perf`: raw samples, what they say, what was verified, and the machine's limits and
+// load beside them. Reports render these and nothing else. Schema msabench.perf/1.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/check_result.h"
+#include "core/record.h"
+#include "core/samples.h"
+#include "core/statistics.h"
+#include "core/verdict.h"
+
+namespace msabench {
+
+// What a number of an item is worth.
+enum class item_state {
+  measured,     // timed, and its outputs judged right
+  unverified,   // timed; nobody could say whether its outputs are right
+  failed,       // wrong outputs, damage, a crash, a hang: there is no number
+  busy,         // the machine was too busy to tell: there is no number
+  unsupported,  // the implementation declares that it does not do this
+  not_run,      // left out: the budget, or an interrupt
+};
+std::string_view name(item_state s);  // "not-run"
+
+// Limits of the machine as measured between the samples.
+struct perf_ceilings {
+  std::map<std::string, double> flops;  // FLOP/s by the operands' format
+  double bytes_per_s = 0;
+  std::string source;
+  std::vector<double> flops_samples, bytes_samples;  // raw, in the order of measurement
+
+  bool known() const { return bytes_per_s > 0 && !flops.empty(); }
+};
+
+struct perf_work {
+  double useful_flops = 0;
+  std::optional<double> executed_flops;  // where an implementation's tiles are known
+  double compulsory_bytes = 0, algorithmic_bytes = 0;
+};
+
+// Rates and ratios of the median time.
+struct perf_figures {
+  double flops_per_s = 0, bytes_per_s = 0;  // useful, compulsory
+  double roofline_s = 0;                    // shortest time that the measured limits allow
+  std::string bound;                        // "flops" or "bytes": which limit that is
+  std::optional<double> efficiency;         // roofline_s / time
+  // Time of the fastest dense attention of the same point / time, and the most that it could be: the ratio of the two
+  // roofline times.
+  std::optional<double> gain_over_dense, gain_limit;
+  std::string dense;                   // whose dense attention
+  bool gain_verified = false;          // both outputs were judged right
+  std::optional<double> share_of_msa;  // of a stage: its time / that of msa of the same implementation
+  std::optional<double> against;       // time of the other implementation / time
+};
+
+struct perf_item {
+  std::string name, definition_sha256;  // of the case that was timed
+  std::string operation;
+  std::uint64_t seed = 0;
+  int implementation = 0;  // index into perf_run::implementations
+  item_state state = item_state::not_run;
+  std::string reason;      // one line; empty where measured
+  samples timing;          // raw, kept whatever the state
+  sample_summary time_us;  // of them
+  bool converged = false;  // the interval is as narrow as asked for
+  std::int64_t launches = 0;
+  perf_work work;
+  std::optional<perf_figures> figures;  // measured and unverified items
+  // Verification of the timed outputs, after the loop.
+  std::optional<verdict> decided;  // nothing: no outputs were judged
+  fail_kind kind = fail_kind::none;
+  std::vector<check_result> checks;
+  std::int64_t rows_checked = 0, rows_total = 0;
+  std::int64_t outputs_seen = 0, outputs_judged = 0, outputs_different = 0;
+  std::vector<std::string> remarks;
+  std::string captured_output;
+};
+
+// Items that took turns in one process.
+struct perf_point {
+  std::string phase;  // "decode", "prefill"
+  std::int64_t query_tokens = 0, context = 0, batch = 1;
+  std::string selection;  // "random", "realistic", "shared64"
+  bool cold = false;      // inputs came from memory; false: from a cache, at least in part
+  double reuse_distance_bytes = 0;
+  std::int64_t rounds_of_sets = 0;  // rounds until an input set is used again
+  double estimated_s = 0, seconds = 0;
+  bool budget_ended = false;
+  bool conditions_known = false;
+  double others = 0, steal = 0, load = 0, mhz = 0;  // over the loop; shares of all CPUs
+  perf_ceilings ceilings;
+  std::vector<perf_item> items;
+};
+
+struct perf_run {
+  std::string suite_version, suite_commit;
+  bool suite_dirty = false;
+  std::vector<std::string> argv;
+  std::string start_utc;
+  std::string suite;  // "decode", "prefill", "crossover", "layer"
+  std::uint64_t seed = 0;
+  double budget_s = 0, estimated_s = 0;
+  std::string cache;  // "cold" or "hot", as asked for
+  int threads = 0;
+  bool partial = false;
+  nlohmann::json environment = nlohmann::json::object();
+  std::vector<implementation_record> implementations;  // the one asked for, then the one it is compared with
+  std::optional<std::uint64_t> last_level_cache_bytes;
+  double busy_limit = 0, steal_limit = 0;
+  perf_ceilings ceilings;  // of the whole run
+  std::vector<perf_point> points;
+  // Shortest context from which msa is no slower than dense, of each implementation that has both; crossover suite.
+  struct crossover {
+    int implementation = 0;
+    std::optional<double> context;
+    std::string note;
+  };
+  std::vector<crossover> crossovers;
+};
+
+// 70 never; 1: an item failed; 4: the machine was too busy for an item; 2: interrupted, or an item is unverified; 3:
+// nothing measured; 0 otherwise. The first that applies. Items that were left out for the budget count as nothing.
+int exit_code_of(const perf_run& run);
+
+nlohmann::json to_report_json(const perf_run& run);
+
+}  // namespace msabench

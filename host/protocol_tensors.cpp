@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/protocol_tensors.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace msabench::protocol {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<enum_word<direction>, 2> directions = {{{direction::in, "in"}, {direction::out, "out"}}};
+
+json ranges_json(const std::vector<extent>& contents, std::initializer_list<extent::kind> which) {
+  json ranges = json::array();
+  for (const extent& e : contents)
+    if (std::ranges::find(which, e.holds) != which.end()) ranges.push_back({e.begin, e.end});
+  return ranges;
+}
+
+byte_ranges read_ranges(const json_fields& fields, std::string_view key, std::uint64_t bytes) {
+  byte_ranges read;
+  if (!fields.has(key)) return read;
+  for (const json& range : list_of(fields, key)) {
+    if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
+      fields.refuse(key, range, "is no range [begin, end]");
+    const auto begin = range[0].get<std::uint64_t>(), end = range[1].get<std::uint64_t>();
+    if (begin > end || end > bytes) fields.refuse(key, range, "is outside its region");
+    read.emplace_back(begin, end);
+  }
+  return read;
+}
+
+}  // namespace
+
+const json& list_of(const json_fields& fields, std::string_view key) {
+  const json& list = fields.require(key);
+  if (!list.is_array()) fields.refuse(key, list, "is no list");
+  return list;
+}
+
+slot read_slot(const json_fields& fields) {
+  std::string text;
+  fields.read("slot", text);
+  const auto found = slot_from_name(text);
+  if (!found) fields.refuse("slot", text, "is no slot");
+  return *found;
+}
+
+int region_list::index_of(const buffer& b, bool resident) {
+  if (!b.region) return -1;
+  const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
+  if (!is_new) return at->second;
+  fds.push_back(b.region->fd());
+  json one = {{"bytes", b.region->bytes()},
+              {"guard_bytes", b.region->guard_bytes()},
+              {"unmapped", ranges_json(b.contents, {extent::kind::unmapped})}};
+  if (resident && b.contents.empty())
+    one["resident"] = json::array({json::array({std::uint64_t{0}, b.region->bytes()})});
+  if (resident && !b.contents.empty())
+    one["resident"] = ranges_json(b.contents, {extent::kind::filled, extent::kind::poisoned});
+  list.push_back(std::move(one));
+  return at->second;
+}
+
+json encode_tensor(const buffer& b, int plan, int region) {
+  return {{"slot", std::string(name(b.where))},
+          {"direction", word_or_number(b.dir, directions)},
+          {"dtype", dtype_to_json(b.desc.type)},
+          {"shape", b.desc.shape},
+          {"strides", b.desc.strides},
+          {"region", region},
+          {"offset", b.offset},
+          {"plan", plan}};
+}
+
+void take_access(const mapped_region& r) {
+  for (const auto& [begin, end] : r.unmapped) ::mprotect(r.memory->data() + begin, end - begin, PROT_NONE);
+}
+
+mapped_region map_region(const json& element, unique_fd& fd) {
+  const json_fields fields("region", element);
+  std::uint64_t bytes = 0, guard_bytes = 0;
+  fields.require("bytes");
+  fields.read("bytes", bytes);
+  fields.read("guard_bytes", guard_bytes);
+  mapped_region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}};
+  r.unmapped = read_ranges(fields, "unmapped", r.memory->bytes());
+  r.resident = read_ranges(fields, "resident", r.memory->bytes());
+  take_access(r);
+  return r;
+}
+
+decoded_tensor decode_tensor(const json& element, const std::vector<mapped_region>& regions) {
+  const json_fields fields("tensor", element);
+  decoded_tensor read;
+  bound_tensor& t = read.tensor;
+  t.where = read_slot(fields);
+  fields.require("direction");
+  fields.read_word("direction", t.dir, directions);
+  fields.require("dtype");
+  fields.read("dtype", t.desc.type);
+  fields.read("shape", t.desc.shape);
+  fields.read("strides", t.desc.strides);
+  int& region = read.region;
+  std::uint64_t offset = 0;
+  fields.read("region", region);
+  fields.read("offset", offset);
+  fields.read("plan", read.plan);
+  if (!is_stored(t.desc.type)) fields.refuse("dtype", element["dtype"], "can't lie in memory");
+  if (t.desc.shape.size() != t.desc.strides.size()) fields.refuse("strides", element["strides"], "has another rank");
+  if (std::ranges::any_of(t.desc.shape, [](auto n) { return n < 0; }))
+    fields.refuse("shape", element["shape"], "has a negative size");
+  if (std::ranges::any_of(t.desc.strides, [](auto n) { return n < 0; }))
+    fields.refuse("strides", element["strides"], "has a negative stride");
+  if (region < 0) {
+    if (t.desc.span_elements() > 0) fields.refuse("region", region, "is missing for a tensor that is not empty");
+    return read;
+  }
+  if (static_cast<std::size_t>(region) >= regions.size()) fields.refuse("region", region, "does not exist");
+  const shared_region& memory = *regions[static_cast<std::size_t>(region)].memory;
+  // In double, so that no product of foreign sizes overflows.
+  double end = static_cast<double>(offset) + static_cast<double>(size_bytes(t.desc.type));
+  for (std::size_t i = 0; i < t.desc.shape.size(); ++i)
+    end += static_cast<double>(t.desc.shape[i] - 1) * static_cast<double>(t.desc.strides[i]) *
+           static_cast<double>(size_bytes(t.desc.type));
+  if (t.desc.span_elements() > 0 && end > static_cast<double>(memory.bytes()))
+    fields.refuse("offset", offset, "lets the tensor end outside its region");
+  t.data = memory.data() + offset;
+  return read;
+}
+
+}  // namespace msabench::protocol

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/worker/timed_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "core/error.h"
+#include "core/statistics.h"
+#include "host/conditions.h"
+#include "host/worker/timing_memory.h"
+
+namespace msabench {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// Of a probe: long enough to be steady, short enough to stand between two samples.
+constexpr double flops_probe_s = 0.004, read_probe_s = 0.008;
+// Probes take about a tenth of the time, and are never fewer than this.
+constexpr double probe_share = 0.1;
+constexpr std::size_t fewest_probes = 5;
+// Threads of an OpenMP runtime spin for about a millisecond after their work, and would slow a probe down.
+constexpr auto settling = std::chrono::milliseconds(3);
+// The system counts CPU time in hundredths of a second.
+constexpr double conditions_period_s = 0.1;
+constexpr std::size_t most_samples = 4000;
+
+double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+
+class timed_loop {
+ public:
+  timed_loop(protocol::timed_request& request, const timed_run_environment& in)
+      : request_(request),
+        in_(in),
+        rule_(rule_of(request.how.timing)),
+        sets_(sets_of_regions(request)),
+        memory_(request.regions, sets_) {
+    out_.sides.resize(request.sides.size());
+    for (std::size_t s = 0; s < request.sides.size(); ++s) prepare(s);
+  }
+
+  timed_observation run() {
+    if (request_.how.timing.probes) start_probes();
+    warm_up();
+    loop();
+    look_at_memory();
+    for (side& s : sides_)
+      if (s.plan) s.plan->inspect(out_.sides[s.index].seen);
+    collect();
+    for (side& s : sides_) out_.sides[s.index].launches = s.launches;
+    return std::move(out_);
+  }
+
+ private:
+  struct side {
+    std::size_t index = 0;
+    int group = 0;
+    bool lead_in = false;
+    std::unique_ptr<prepared_plan> plan;  // null: it has failed
+    std::vector<std::size_t> bound;       // per set
+    std::vector<char> used;               // per set
+    std::vector<double> seconds;
+    samples raw;
+    std::int64_t launches = 0;
+    double last_s = 0;
+  };
+
+  static stopping_rule rule_of(const timing_spec& t) {
+    stopping_rule r;
+    r.min_samples = static_cast<std::size_t>(std::max(t.min_samples, 1));
+    r.min_long_samples = static_cast<std::size_t>(std::max(t.min_long_samples, 1));
+    r.relative_half_width = t.relative_half_width;
+    return r;
+  }
+
+  // Of a region: those of the group that has it.
+  static std::vector<std::int64_t> sets_of_regions(const protocol::timed_request& request) {
+    std::map<int, std::int64_t> per_round;
+    for (const auto& s : request.sides) per_round[s.group] += s.lead_in ? 2 : 1;
+    std::vector<std::int64_t> sets(request.regions.size(), 1);
+    for (const auto& s : request.sides)
+      for (const auto& t : s.tensors)
+        if (t.region >= 0)
+          sets[static_cast<std::size_t>(t.region)] = sets_of_group(per_round[s.group], request.how.timing.cold_sets);
+    return sets;
+  }
+
+  void prepare(std::size_t index) {
+    const auto& wanted = request_.sides[index];
+    side s;
+    s.index = index;
+    s.group = wanted.group;
+    s.lead_in = wanted.lead_in;
+    note(index);
+    s.plan = in_.session(wanted.implementation).prepare(wanted.agreed, out_.sides[index].seen, *in_.events);
+    std::int64_t sets = 1;
+    for (const auto& t : wanted.tensors)
+      if (t.region >= 0) sets = sets_[static_cast<std::size_t>(t.region)];
+    for (std::int64_t set = 0; s.plan && set < sets; ++set) {
+      bound_case c{wanted.agreed, {}, {}};
+      for (const auto& t : wanted.tensors) {
+        c.tensors.push_back(t.tensor);
+        if (t.region < 0) continue;
+        const auto& region = request_.regions[static_cast<std::size_t>(t.region)];
+        c.tensors.back().data = memory_.base(t.region, set) + (t.tensor.data - region.memory->data());
+      }
+      s.bound.push_back(s.plan->bind(std::move(c)));
+    }
+    s.used.assign(s.bound.size(), 0);
+    groups_[s.group].sets = sets;
+    sides_.push_back(std::move(s));
+    in_.events->entering("run");
+    note_none();
+  }
+
+  // The host reads this after a crash.
+  void note(std::size_t which) { progress().store(static_cast<std::int32_t>(which) + 1, std::memory_order_relaxed); }
+  void note_none() { progress().store(0, std::memory_order_relaxed); }
+  std::atomic_ref<std::int32_t> progress() {
+    return std::atomic_ref<std::int32_t>(*reinterpret_cast<std::int32_t*>(request_.progress->data()));
+  }
+
+  bool launch(side& s) {
+    group& g = groups_[s.group];
+    const auto set = static_cast<std::size_t>(g.next);
+    g.next = (g.next + 1) % g.sets;
+    note(s.index);
+    const auto seconds = s.plan->launch(s.bound[set], out_.sides[s.index].seen);
+    note_none();
+    ++s.launches;
+    if (!seconds) {
+      s.plan->inspect(out_.sides[s.index].seen);
+      s.plan.reset();
+      return false;
+    }
+    s.used[set] = 1;
+    s.last_s = *seconds;
+    return true;
+  }
+
+  // One that takes a second needs no second one: what is compiled or paged in at first is less than that.
+  void warm_up() {
+    for (side& s : sides_)
+      for (std::int32_t i = 0; s.plan && i < std::max(request_.how.timing.warmup, 1); ++i)
+        if (!launch(s) || s.last_s > rule_.long_item_s) break;
+  }
+
+  void start_probes() {
+    if (!*in_.probes) *in_.probes = std::make_unique<cpu_probes>(in_.threads, request_.probe_bytes);
+    out_.probes.vectors = (*in_.probes)->vectors();
+    out_.probes.read_bytes = (*in_.probes)->read_bytes();
+  }
+
+  void probe() {
+    const auto start = clock::now();
+    std::this_thread::sleep_for(settling);
+    out_.probes.flops_per_s.push_back((*in_.probes)->flops_per_s(flops_probe_s));
+    out_.probes.bytes_per_s.push_back((*in_.probes)->read_bytes_per_s(read_probe_s));
+    last_probe_ = clock::now();
+    probe_s_ = std::chrono::duration<double>(last_probe_ - start).count();
+  }
+
+  bool probes_due() const {
+    return request_.how.timing.probes &&
+           (out_.probes.flops_per_s.empty() || seconds_since(last_probe_) >= probe_s_ / probe_share);
+  }
+
+  bool alive() const {
+    return std::ranges::any_of(sides_, [](const side& s) { return s.plan != nullptr; });
+  }
+
+  bool satisfied() {
+    return std::ranges::all_of(sides_, [&](side& s) {
+      return !s.plan || s.seconds.size() >= most_samples || enough_samples(s.seconds, rule_);
+    });
+  }
+
+  void loop() {
+    const timing_spec& how = request_.how.timing;
+    const auto first = read_cpus();
+    const double first_own = own_cpu_seconds();
+    last_cpus_ = first;
+    last_own_ = first_own;
+    last_look_ = start_ = clock::now();
+    double round_s = 0;
+    // Sorting all samples after each of thousands of rounds would be longer than the rounds.
+    std::size_t check_at = 1, rounds = 0;
+    while (alive()) {
+      const auto round_start = clock::now();
+      for (side& s : sides_) sample(s);
+      if (probes_due()) probe();
+      if (seconds_since(last_look_) >= conditions_period_s) look_at_machine();
+      ++rounds;
+      round_s = seconds_since(round_start);
+      const double spent = seconds_since(start_);
+      if (rounds >= check_at) {
+        check_at = rounds + 1 + rounds / 16;
+        if (satisfied() && spent >= how.min_seconds) break;
+      }
+      // A round that would end after the budget is not begun.
+      if (how.budget_s > 0 && spent + round_s > how.budget_s) {
+        out_.budget_ended = !satisfied();
+        break;
+      }
+    }
+    while (request_.how.timing.probes && out_.probes.flops_per_s.size() < fewest_probes) probe();
+    look_at_machine();
+    out_.seconds = seconds_since(start_);
+    if (const auto last = read_cpus(); first && last) {
+      out_.usage = usage_between(*first, *last, own_cpu_seconds() - first_own);
+      out_.conditions_known = true;
+    }
+    for (side& s : sides_) {
+      for (const double t : s.seconds) s.raw.time_us.push_back(t * 1e6);
+      out_.sides[s.index].seen.timing = {std::move(s.raw)};
+    }
+  }
+
+  void sample(side& s) {
+    if (!s.plan || (s.lead_in && !launch(s))) return;
+    const double at_s = seconds_since(start_);
+    if (!launch(s)) return;
+    s.seconds.push_back(s.last_s);
+    s.raw.order.push_back(request_.sides[s.index].implementation);
+    s.raw.at_s.push_back(at_s);
+  }
+
+  // Every sample since the last look gets what was seen now.
+  void look_at_machine() {
+    const auto now = read_cpus();
+    const double own = own_cpu_seconds();
+    if (now && last_cpus_) {
+      const cpu_usage u = usage_between(*last_cpus_, *now, own - last_own_);
+      for (side& s : sides_) {
+        s.raw.others.resize(s.seconds.size(), u.others);
+        s.raw.steal.resize(s.seconds.size(), u.steal);
+        s.raw.load.resize(s.seconds.size(), u.load);
+        if (u.mhz > 0) s.raw.cpu_mhz.resize(s.seconds.size(), u.mhz);
+      }
+    }
+    last_cpus_ = now;
+    last_own_ = own;
+    last_look_ = clock::now();
+  }
+
+  // Every side of a group may have done it.
+  void look_at_memory() {
+    for (const side& s : sides_)
+      for (const auto& t : request_.sides[s.index].tensors) {
+        if (t.region < 0 || t.tensor.dir != direction::in) continue;
+        const std::int64_t sets = sets_[static_cast<std::size_t>(t.region)];
+        for (std::int64_t set = 0; set < sets; ++set) {
+          if (memory_.unchanged(t.region, set)) continue;
+          out_.sides[s.index].seen.violations.push_back({violation::kind::input_modified, t.tensor.where, "run",
+                                                         "an input has changed during the timed launches"});
+          break;
+        }
+      }
+  }
+
+  void collect() {
+    for (const side& s : sides_)
+      for (std::size_t set = 0; s.plan && set < s.used.size(); ++set) {
+        if (!s.used[set]) continue;
+        for (const auto& t : request_.sides[s.index].tensors)
+          if (t.region >= 0 && t.tensor.dir == direction::out)
+            memory_.download(t.region, static_cast<std::int64_t>(set));
+        in_.collect(s.index, static_cast<std::int64_t>(set));
+      }
+  }
+
+  struct group {
+    std::int64_t sets = 1, next = 0;
+  };
+
+  protocol::timed_request& request_;
+  const timed_run_environment& in_;
+  const stopping_rule rule_;
+  const std::vector<std::int64_t> sets_;
+  timing_memory memory_;
+  std::map<int, group> groups_;
+  std::vector<side> sides_;
+  timed_observation out_;
+  clock::time_point start_, last_probe_, last_look_;
+  double probe_s_ = 0, last_own_ = 0;
+  std::optional<cpu_reading> last_cpus_;
+};
+
+}  // namespace
+
+timed_observation run_timed(protocol::timed_request& request, const timed_run_environment& in) {
+  return timed_loop(request, in).run();
+}
+
+}  // namespace msabench

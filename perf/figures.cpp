@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/operator.h"
+
+namespace msabench {
+namespace {
+
+bool has_number(const perf_item& i) { return i.figures && i.time_us.median > 0; }
+
+const perf_item* find(const perf_point& p, std::string_view operation, int implementation) {
+  for (const auto& i : p.items)
+    if (i.operation == operation && i.implementation == implementation && has_number(i)) return &i;
+  return nullptr;
+}
+
+// Stages of msa, and msa itself, are what dense attention is the alternative to; a prologue or a merge is not.
+bool replaces_dense(std::string_view operation) {
+  return operation == name(op::msa) || operation == name(op::attend) || operation == name(op::dense);
+}
+
+bool is_stage(std::string_view operation) { return operation != name(op::msa) && operation != name(op::dense); }
+
+}  // namespace
+
+std::optional<roofline> roofline_of(const perf_work& w, const perf_ceilings& c, dtype operands) {
+  if (!c.known()) return std::nullopt;
+  const auto peak = c.flops.find(std::string(name(operands)));
+  if (peak == c.flops.end()) return std::nullopt;
+  const double by_flops = w.useful_flops / peak->second, by_bytes = w.compulsory_bytes / c.bytes_per_s;
+  return roofline{std::max(by_flops, by_bytes), by_flops >= by_bytes};
+}
+
+perf_figures figures_of(const perf_work& w, const perf_ceilings& c, dtype operands, double seconds) {
+  perf_figures f;
+  f.flops_per_s = w.useful_flops / seconds;
+  f.bytes_per_s = w.compulsory_bytes / seconds;
+  if (const auto limit = roofline_of(w, c, operands)) {
+    f.roofline_s = limit->seconds;
+    f.bound = limit->by_flops ? "flops" : "bytes";
+    if (limit->seconds / seconds <= highest_efficiency) f.efficiency = limit->seconds / seconds;
+  }
+  return f;
+}
+
+void compare_items(perf_point& point, std::span<const std::string> labels) {
+  const perf_item* dense = nullptr;
+  for (const auto& i : point.items)
+    if (i.operation == name(op::dense) && has_number(i) && (!dense || i.time_us.median < dense->time_us.median))
+      dense = &i;
+  for (auto& i : point.items) {
+    if (!has_number(i)) continue;
+    perf_figures& f = *i.figures;
+    if (dense && replaces_dense(i.operation)) {
+      f.gain_over_dense = dense->time_us.median / i.time_us.median;
+      f.dense = labels[static_cast<std::size_t>(dense->implementation)];
+      f.gain_verified = i.state == item_state::measured && dense->state == item_state::measured;
+      if (f.roofline_s > 0 && dense->figures->roofline_s > 0) f.gain_limit = dense->figures->roofline_s / f.roofline_s;
+    }
+    if (const perf_item* msa = find(point, name(op::msa), i.implementation); msa && is_stage(i.operation))
+      f.share_of_msa = i.time_us.median / msa->time_us.median;
+    if (const perf_item* other = find(point, i.operation, 1 - i.implementation))
+      f.against = other->time_us.median / i.time_us.median;
+  }
+}
+
+measured_crossover crossover_of(std::span<const context_ratio> ascending) {
+  // The last change from slower to not slower counts: before it msa still loses somewhere.
+  std::size_t first = ascending.size();
+  while (first > 0 && ascending[first - 1].msa_over_dense <= 1) --first;
+  if (first == ascending.size()) return {};
+  if (first == 0) return {static_cast<double>(ascending[0].context), true};
+  const context_ratio &slow = ascending[first - 1], &fast = ascending[first];
+  const double from = std::log(slow.msa_over_dense), to = std::log(fast.msa_over_dense);
+  const double x = from / (from - to);
+  return {
+      std::exp(std::lerp(std::log(static_cast<double>(slow.context)), std::log(static_cast<double>(fast.context)), x)),
+      false};
+}
+
+}  // namespace msabench

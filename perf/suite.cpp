@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/operator_table.h"
+#include "core/units.h"
+
+namespace msabench {
+namespace {
+
+constexpr perf_suite suites[] = {perf_suite::decode, perf_suite::prefill, perf_suite::crossover, perf_suite::layer};
+constexpr perf_selection selections[] = {perf_selection::random, perf_selection::realistic, perf_selection::shared64};
+
+constexpr op forward_ops[] = {op::msa,    op::dense,  op::index,        op::score,
+                              op::select, op::attend, op::qk_norm_rope, op::combine};
+
+// What a layer does one after the other, and what it would do instead.
+constexpr op layer_ops[] = {op::qk_norm_rope, op::index, op::attend, op::combine, op::msa, op::dense};
+constexpr op crossover_ops[] = {op::msa, op::dense};
+
+std::span<const op> operators_of(perf_suite s) {
+  switch (s) {
+    case perf_suite::crossover:
+      return crossover_ops;
+    case perf_suite::layer:
+      return layer_ops;
+    default:
+      return forward_ops;
+  }
+}
+
+std::vector<std::int64_t> default_contexts(perf_suite s) {
+  constexpr std::int64_t k = 1024;
+  switch (s) {
+    case perf_suite::decode:
+      return {8 * k, 32 * k, 128 * k, 512 * k, 1024 * k};
+    case perf_suite::prefill:
+      return {2 * k, 8 * k};
+    case perf_suite::crossover:
+      return {1 * k, 2 * k, 4 * k, 8 * k};
+    case perf_suite::layer:
+      return {8 * k};
+  }
+  throw suite_error("unknown suite");
+}
+
+// The family whose inputs are what a speed run is about; empty: the operator has no inputs yet.
+std::string family_of(op o, perf_selection selection) {
+  const auto has = [o](std::string_view family) {
+    return std::ranges::any_of(families(), [&](const family_info& f) {
+      return f.name == family && std::ranges::find(f.operators, o) != f.operators.end();
+    });
+  };
+  if (selection != perf_selection::random && has(name(selection))) return std::string(name(selection));
+  for (const auto& f : families())
+    if (f.name == "random" && has("random")) return "random";
+  for (const auto& f : families())
+    if (has(f.name))
+      return fmt::format("{}{}", f.name, f.variants.front().empty() ? "" : fmt::format(".{}", f.variants.front()));
+  return {};
+}
+
+bool has_cache(op o) {
+  return std::ranges::any_of(slots_of(o), [](const slot_rule& rule) { return !rule.paged_shape.empty(); });
+}
+
+case_spec make_case(const suite_request& r, op o, const suite_point& p, const std::string& family) {
+  std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
+  if (p.batch > 1) lengths += fmt::format(".x{}", p.batch);
+  // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
+  const std::string options = o == op::combine ? "/split8" : "";
+  const std::string layout = has_cache(o) ? "." + r.layout : "";
+  const std::string text =
+      fmt::format("{}/{}/{}/{}{}/{}{}/s{}", name(o), r.shape, lengths, r.types, layout, family, options, r.seed);
+  return parse_case(text);
+}
+
+std::vector<std::int64_t> contexts_of(const suite_request& r) {
+  std::vector<std::int64_t> contexts = r.contexts.empty() ? default_contexts(r.suite) : r.contexts;
+  std::sort(contexts.begin(), contexts.end());
+  contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
+  return contexts;
+}
+
+std::vector<suite_point> points_of(const suite_request& r) {
+  std::vector<suite_point> points;
+  const auto add = [&](const char* phase, std::int64_t query_tokens, std::int64_t context) {
+    points.push_back({phase, query_tokens, context, r.batch, {}});
+  };
+  for (const std::int64_t n : contexts_of(r)) {
+    const std::int64_t chunk = r.chunk > 0 ? std::min(r.chunk, n) : n;
+    if (r.suite == perf_suite::decode || r.suite == perf_suite::layer) add("decode", 1, n);
+    if (r.suite != perf_suite::decode) add("prefill", chunk, n);
+  }
+  return points;
+}
+
+template <class Enum>
+std::string names_of(std::span<const Enum> all) {
+  std::string text;
+  for (const Enum e : all) text += fmt::format("{}{}", text.empty() ? "" : ", ", name(e));
+  return text;
+}
+
+}  // namespace
+
+std::string_view name(perf_suite s) {
+  switch (s) {
+    case perf_suite::decode:
+      return "decode";
+    case perf_suite::prefill:
+      return "prefill";
+    case perf_suite::crossover:
+      return "crossover";
+    case perf_suite::layer:
+      return "layer";
+  }
+  throw suite_error("unknown suite");
+}
+
+perf_suite parse_suite(std::string_view text) {
+  for (const auto s : suites)
+    if (name(s) == text) return s;
+  bad_input("--suite", text, "is unknown", names_of<perf_suite>(suites));
+}
+
+std::string_view name(perf_selection s) {
+  switch (s) {
+    case perf_selection::random:
+      return "random";
+    case perf_selection::realistic:
+      return "realistic";
+    case perf_selection::shared64:
+      return "shared64";
+  }
+  throw suite_error("unknown selection");
+}
+
+perf_selection parse_selection(std::string_view text) {
+  for (const auto s : selections)
+    if (name(s) == text) return s;
+  bad_input("--selection", text, "is unknown", names_of<perf_selection>(selections));
+}
+
+std::vector<suite_point> plan_suite(const suite_request& request) {
+  std::vector<suite_point> points = points_of(request);
+  for (auto& point : points)
+    for (const op o : operators_of(request.suite)) {
+      if (!request.operators.empty() && std::ranges::find(request.operators, o) == request.operators.end()) continue;
+      if (const std::string family = family_of(o, request.selection); !family.empty())
+        point.cases.push_back(make_case(request, o, point, family));
+    }
+  return points;
+}
+
+work work_of_case(const case_spec& c, const problem& p, std::optional<selection_counts> selection) {
+  work_options options;
+  options.selection = selection;
+  if (c.operation == op::combine) {
+    problem split = p;
+    split.splits = std::max(p.splits, 1);
+    return work_of(split, sequences(c), options);
+  }
+  return work_of(p, sequences(c), options);
+}
+
+double set_bytes(const case_spec& c, const problem& p) {
+  // Of the caches only what rows select is resident where ids are given.
+  const bool chosen = std::ranges::any_of(
+      slots_of(p.operation), [](const slot_rule& r) { return r.where == slot::ids && r.dir == direction::in; });
+  double total = chosen ? work_of_case(c, p).compulsory_bytes.most : 0;
+  for (const auto& rule : slots_of(p.operation)) {
+    if (!present(rule, p) || (chosen && rule.where != slot::ids)) continue;
+    double elements = 1;
+    for (const auto side : shape_of(rule, p, bounds_of(p))) elements *= static_cast<double>(side);
+    total += elements * static_cast<double>(size_bytes(type_of(rule, p)));
+  }
+  return total;
+}
+
+std::int64_t rounds_until_reuse(double round_bytes, double distance_bytes) {
+  constexpr double most = 1e6;
+  if (!(round_bytes > 0)) return static_cast<std::int64_t>(most);
+  return static_cast<std::int64_t>(std::clamp(std::ceil(distance_bytes / round_bytes), 1.0, most));
+}
+
+}  // namespace msabench

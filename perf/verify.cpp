@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/environment_error.h"
+#include "core/error.h"
+#include "core/units.h"
+#include "judge/judge.h"
+#include "judge/rows.h"
+
+namespace msabench {
+namespace {
+
+// (row, head, key) triples of the oracle: what is spent on an item, and what a single row may cost at most.
+constexpr std::int64_t verification_triples = 2'000'000, most_triples = 150'000'000;
+
+judge::subject subject_of(const case_spec& c, const agreement& agreed) {
+  judge::subject what;
+  what.definition = c;
+  what.agreed = agreed.agreed;
+  if (agreed.answer.answered) {
+    what.delivers = agreed.answer.answered->delivers;
+    what.declared = agreed.answer.answered->declared;
+  }
+  return what;
+}
+
+void set_failed(perf_item& item, verdict v, fail_kind kind, const std::string& reason) {
+  item.state = item_state::failed;
+  item.decided = v;
+  item.kind = kind;
+  item.reason = one_line(reason, 500);
+}
+
+void set_unverified(perf_item& item, const std::string& reason) {
+  item.state = item_state::unverified;
+  item.reason = one_line(reason, 500);
+}
+
+// What the judge sees: each different output once, and two equal ones where several were looked at.
+std::vector<launch> launches_to_judge(const side_observation& side) {
+  std::vector<launch> launches = side.seen.launches;
+  if (launches.size() == 1 && side.outputs_seen > 1) {
+    launches.push_back(launches.front());
+    launches.back().same_as = 0;
+  }
+  return launches;
+}
+
+void judge_outputs(perf_item& item, judge::subject& what, side_observation& side) {
+  const case_spec& c = what.definition;
+  std::vector<launch> launches = launches_to_judge(side);
+  for (launch& l : launches) adapt_outputs(what.delivers, l);
+  const auto rows = rows_to_check(c, launches.front().outputs_sha256, verification_triples, 1);
+  const double cost = static_cast<double>(cost_triples(c)) * static_cast<double>(rows.size()) /
+                      static_cast<double>(std::max<std::int64_t>(total_rows(c), 1));
+  if (cost > static_cast<double>(most_triples))
+    return set_unverified(item, fmt::format("not verified: the oracle would take {} operations, at most {} are spent",
+                                            format_count(cost), format_count(most_triples)));
+  const auto expected = judge::expect(what, rows);
+  std::vector<std::vector<check_result>> per_launch;
+  for (const launch& l : launches)
+    per_launch.push_back(l.same_as >= 0 ? per_launch[static_cast<std::size_t>(l.same_as)]
+                                        : expected->check(l, l.index, c.seed));
+  item.checks = judge::check_violations(what, side.seen);
+  for (auto& check : judge::merge_launches(what, launches, per_launch)) {
+    // One set of outputs holds the last launch only; that is no promise broken.
+    if (check.id == "K7" && !check.observed) check.gate = false;
+    item.checks.push_back(std::move(check));
+  }
+  item.rows_checked = expected->rows_checked();
+  item.outputs_judged = static_cast<std::int64_t>(side.seen.launches.size());
+  const judge::decision d = judge::decide(what, side.seen, item.checks, {});
+  item.decided = d.decided;
+  item.kind = d.kind;
+  switch (d.decided) {
+    case verdict::pass:
+    case verdict::quality_warning:
+      item.state = item_state::measured;
+      item.reason = d.reason;
+      break;
+    case verdict::insensitive:
+    case verdict::suite_error:
+      set_unverified(item, "not verified: " + d.reason);
+      break;
+    default:
+      set_failed(item, d.decided, d.kind, d.reason);
+  }
+  if (item.state == item_state::measured && side.outputs_dropped > 0)
+    set_unverified(item, fmt::format("not verified: {} of {} outputs differed from the {} that were judged",
+                                     side.outputs_dropped, side.outputs_seen, side.seen.launches.size()));
+}
+
+void fail_by_observation(perf_item& item, const judge::subject& what, const observation& seen) {
+  item.checks = judge::check_violations(what, seen);
+  const judge::decision d = judge::decide(what, seen, item.checks, {});
+  set_failed(item, d.decided, d.kind, d.reason.empty() ? std::string(name(d.decided)) : d.reason);
+}
+
+}  // namespace
+
+bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed) {
+  judge::subject what = subject_of(c, agreed);
+  item.remarks = agreed.answer.remarks;
+  item.captured_output = agreed.answer.captured_output;
+  if (agreed.answer.result != outcome::completed) {
+    fail_by_observation(item, what, agreed.answer);
+    if (item.decided == verdict::unsupported) item.state = item_state::unsupported;
+    return true;
+  }
+  if (!agreed.refused.empty()) {
+    item.state = item_state::unsupported;
+    item.decided = verdict::unsupported;
+    item.reason = agreed.refused;
+    return true;
+  }
+  if (const auto broken = judge::broken_declarations(what.agreed, what.declared, what.delivers); !broken.empty()) {
+    set_failed(item, verdict::broken_promise, fail_kind::none, "declaration: " + broken.front());
+    return true;
+  }
+  return false;
+}
+
+void verify_item(perf_item& item, const case_spec& c, const agreement& agreed, const input_set& set,
+                 side_observation& side) {
+  judge::subject what = subject_of(c, agreed);
+  item.rows_total = total_rows(c);
+  item.outputs_seen = side.outputs_seen;
+  item.outputs_different = static_cast<std::int64_t>(side.seen.launches.size()) + side.outputs_dropped;
+  if (side.seen.result != outcome::completed) return fail_by_observation(item, what, side.seen);
+  for (const auto& v : side.seen.violations)
+    if (v.what == violation::kind::input_modified) return fail_by_observation(item, what, side.seen);
+  if (side.seen.launches.empty()) return set_unverified(item, "not verified: no outputs were seen after the loop");
+  what.inputs = set.views();
+  try {
+    judge_outputs(item, what, side);
+  } catch (const suite_error& e) {
+    // An operator without an oracle among them.
+    set_unverified(item, fmt::format("not verified: {}", e.what()));
+  } catch (const std::bad_alloc&) {
+    set_unverified(item, "not verified: there is not enough memory for the oracle");
+  }
+}
+
+}  // namespace msabench

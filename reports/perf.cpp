@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reports/perf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/units.h"
+#include "reports/markdown.h"
+#include "reports/outcome.h"
+
+namespace msabench {
+namespace {
+
+using row = std::vector<std::string>;
+
+// Characters that a terminal shows; no cell holds any that is wider.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// First column to the left, the others to the right.
+std::string table(const row& titles, const std::vector<row>& rows) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < titles.size(); ++c) {
+    std::size_t widest = std::max<std::size_t>(3, width_of(titles[c]));
+    for (const row& r : rows) widest = std::max(widest, width_of(r[c]));
+    widths.push_back(widest);
+  }
+  std::string text;
+  const auto line = [&](const row& cells) {
+    text += "|";
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const std::string pad(widths[c] - width_of(cells[c]), ' ');
+      text += c == 0 ? fmt::format(" {}{} |", cells[c], pad) : fmt::format(" {}{} |", pad, cells[c]);
+    }
+    text += "\n";
+  };
+  line(titles);
+  text += "|";
+  for (std::size_t c = 0; c < titles.size(); ++c)
+    text += (c == 0 ? ":" : "-") + std::string(widths[c], '-') + (c == 0 ? "-|" : ":|");
+  text += "\n";
+  for (const row& r : rows) line(r);
+  return text;
+}
+
+std::string per_second(double rate, std::string_view unit) {
+  constexpr double giga = 1e9, tera = 1e12;
+  return rate >= tera ? fmt::format("{:.2f} T{}", rate / tera, unit) : fmt::format("{:.3g} G{}", rate / giga, unit);
+}
+
+std::string times(const std::optional<double>& x) { return x ? fmt::format("{:.3g}x", *x) : "-"; }
+std::string percent(const std::optional<double>& x) { return x ? fmt::format("{:.1f} %", 100 * *x) : "-"; }
+
+std::string label(const perf_run& run, int implementation) {
+  return run.implementations[static_cast<std::size_t>(implementation)].name;
+}
+
+std::string verified(const perf_item& i) {
+  if (i.state == item_state::unverified) return "NO";
+  return fmt::format("{} of {} rows", i.rows_checked, i.rows_total);
+}
+
+// Numbers of items that have one; the others stand below the table with their reason.
+row cells(const perf_run& run, const perf_item& i) {
+  const perf_figures& f = *i.figures;
+  return {i.operation,
+          label(run, i.implementation),
+          format_duration_s(i.time_us.median * 1e-6),
+          fmt::format("{:.1f} %{}", 100 * i.time_us.relative_half_width, i.converged ? "" : " !"),
+          fmt::format("{}", i.time_us.count),
+          i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
+          fmt::format("{:.3g}", f.bytes_per_s / 1e9),
+          f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
+          f.gain_over_dense ? times(f.gain_over_dense) + (f.gain_verified ? "" : " ?") : "-",
+          times(f.gain_limit),
+          percent(f.share_of_msa),
+          run.implementations.size() > 1 ? times(f.against) : "",
+          verified(i)};
+}
+
+std::string point_title(const perf_point& p) {
+  return fmt::format("{}, context {}{}, batch {}, {} selection", p.phase, format_size(p.context),
+                     p.query_tokens > 1 ? fmt::format(", last {} tokens", format_size(p.query_tokens)) : "", p.batch,
+                     p.selection);
+}
+
+std::string conditions_line(const perf_point& p) {
+  std::string text =
+      p.cold ? fmt::format("inputs from memory ({} touched between two uses)", format_bytes(p.reuse_distance_bytes))
+             : "inputs hot, at least in part";
+  if (p.ceilings.known())
+    text += fmt::format("; limits: {}, {}", per_second(p.ceilings.flops.begin()->second, "FLOP/s"),
+                        per_second(p.ceilings.bytes_per_s, "B/s"));
+  if (p.conditions_known)
+    text +=
+        fmt::format("; other processes {:.1f} %, stolen {:.1f} %, load {:g}", 100 * p.others, 100 * p.steal, p.load);
+  if (p.mhz > 0) text += fmt::format(", {:.0f} MHz", p.mhz);
+  return text + (p.budget_ended ? "; the budget ended first" : "") + "\n";
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return out;
+}
+
+std::string machine_of(const nlohmann::json& environment) {
+  const auto text = [&](const char* key) {
+    const auto at = environment.find(key);
+    return at == environment.end() ? std::string() : at->is_string() ? at->get<std::string>() : at->dump();
+  };
+  return fmt::format("{}, {} cores, {}", text("cpu"), text("cores_available"), text("os"));
+}
+
+std::int64_t count(const perf_run& run, item_state s) {
+  std::int64_t n = 0;
+  for (const auto& p : run.points)
+    n += std::count_if(p.items.begin(), p.items.end(), [s](const perf_item& i) { return i.state == s; });
+  return n;
+}
+
+}  // namespace
+
+std::string perf_plan_text(const perf_run& run) {
+  return fmt::format(
+      "msabench perf: suite {}, {}, {} thread{}; about {} if a quarter of the machine's limits is reached, budget {}\n",
+      run.suite, run.cache == "cold" ? "inputs from memory" : "inputs hot", run.threads, run.threads == 1 ? "" : "s",
+      format_duration_s(run.estimated_s), format_duration_s(run.budget_s));
+}
+
+std::string perf_point_text(const perf_run& run, const perf_point& point) {
+  const row titles = {"operator",      "by",      "time",         "+-",
+                      "samples",       "GFLOP/s", "GB/s",         "of limit",
+                      "against dense", "at most", "share of msa", run.implementations.size() > 1 ? "against other" : "",
+                      "verified"};
+  std::vector<row> rows;
+  std::string below;
+  for (const auto& i : point.items) {
+    if (i.figures) rows.push_back(cells(run, i));
+    if (!i.figures || i.state == item_state::unverified)
+      below += fmt::format("- {} by {}: **{}** {}\n", i.operation, label(run, i.implementation), upper(name(i.state)),
+                           markdown_escaped(i.reason));
+    for (const auto& remark : i.remarks)
+      below += fmt::format("- {} by {}: {}\n", i.operation, label(run, i.implementation), markdown_escaped(remark));
+  }
+  // The column of the other implementation is there only where there is one.
+  std::vector<row> shown = rows;
+  row heads = titles;
+  if (run.implementations.size() < 2) {
+    heads.erase(heads.begin() + 11);
+    for (row& r : shown) r.erase(r.begin() + 11);
+  }
+  return fmt::format("\n### {}\n\n{}\n{}{}{}", point_title(point), conditions_line(point),
+                     shown.empty() ? "" : table(heads, shown), shown.empty() || below.empty() ? "" : "\n", below);
+}
+
+std::string perf_summary_text(const perf_run& run) {
+  std::string text = "\n";
+  for (const auto& c : run.crossovers)
+    text += fmt::format(
+        "msa by {} is no slower than dense {}\n", label(run, c.implementation),
+        c.context ? fmt::format("from {:.0f} tokens on{}", *c.context, c.note.empty() ? "" : " (" + c.note + ")")
+                  : "at no context measured: " + c.note);
+  for (const item_state s : {item_state::measured, item_state::unverified, item_state::failed, item_state::busy,
+                             item_state::unsupported, item_state::not_run})
+    if (const auto n = count(run, s); n > 0) text += fmt::format("{} {}  ", n, name(s));
+  const char* headline = "NOTHING MEASURED";
+  switch (exit_code_of(run)) {
+    case exit_code::ok:
+      headline = "MEASURED";
+      break;
+    case exit_code::failed:
+      headline = "FAILED: an item above has no number, for the reason given there";
+      break;
+    case exit_code::environment_refused:
+      headline = "REFUSED: the machine was too busy to tell";
+      break;
+    case exit_code::partial:
+      headline =
+          run.partial ? "INCOMPLETE: interrupted" : "UNVERIFIED: nobody could say whether some outputs are right";
+      break;
+    default:
+      break;
+  }
+  return text + fmt::format("\n{}\n", headline);
+}
+
+std::string perf_markdown_text(const perf_run& run) {
+  std::string command;
+  for (const auto& a : run.argv) command += (command.empty() ? "" : " ") + a;
+  std::string text = fmt::format("# Speed, suite {}\n\n", run.suite);
+  for (const auto& i : run.implementations)
+    text += fmt::format("- {} {}: {} (sha256 {})\n", markdown_escaped(i.name), markdown_escaped(i.version),
+                        markdown_escaped(i.description), i.sha256.empty() ? "none" : i.sha256.substr(0, 16));
+  text += fmt::format("- machine: {}\n- command: {}\n- suite {} commit {}{}, {}\n",
+                      markdown_escaped(machine_of(run.environment)), markdown_code(command), run.suite_version,
+                      run.suite_commit, run.suite_dirty ? " with changes" : "", run.start_utc);
+  if (run.ceilings.known())
+    text += fmt::format("- limits: {}, {}: {}\n", per_second(run.ceilings.flops.begin()->second, "FLOP/s"),
+                        per_second(run.ceilings.bytes_per_s, "B/s"), markdown_escaped(run.ceilings.source));
+  for (const auto& p : run.points) text += perf_point_text(run, p);
+  return text + perf_summary_text(run);
+}
+
+void write_perf_markdown(const perf_run& run, const std::filesystem::path& path, std::string_view field) {
+  write_file_atomically(field, path, perf_markdown_text(run));
+}
+
+std::string perf_json_text(const perf_run& run) {
+  return to_report_json(run).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_perf_json(const perf_run& run, const std::filesystem::path& path, std::string_view field) {
+  write_file_atomically(field, path, perf_json_text(run));
+}
+
+}  // namespace msabench
