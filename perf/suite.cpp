@@ -71,7 +71,7 @@ bool has_cache(op o) {
 
 case_spec make_case(const suite_request& r, op o, const suite_point& p, const std::string& family) {
   std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
-  if (p.batch > 1) lengths += fmt::format(".x{}", p.batch);
+  if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
   const std::string options = o == op::combine ? "/split8" : "";
   const std::string layout = has_cache(o) ? "." + r.layout : "";

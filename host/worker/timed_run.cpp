@@ -144,8 +144,27 @@ class timed_loop {
   // One that takes a second needs no second one: what is compiled or paged in at first is less than that.
   void warm_up() {
     for (side& s : sides_)
-      for (std::int32_t i = 0; s.plan && i < std::max(request_.how.timing.warmup, 1); ++i)
-        if (!launch(s) || s.last_s > rule_.long_item_s) break;
+      for (std::int32_t i = 0; s.plan && i < std::max(request_.how.timing.warmup, 1); ++i) {
+        const bool went_well = i == 0 ? launch_watched(s) : launch(s);
+        if (!went_well || s.last_s > rule_.long_item_s) break;
+      }
+  }
+
+  // A change of the inputs that every second launch undoes would not be seen at the end.
+  bool launch_watched(side& s) {
+    const std::int64_t set = groups_[s.group].next;
+    const auto sums = [&] {
+      std::vector<std::uint64_t> all;
+      for (const auto& t : request_.sides[s.index].tensors)
+        if (t.region >= 0 && t.tensor.dir == direction::in) all.push_back(memory_.checksum_of(t.region, set));
+      return all;
+    };
+    const auto before = sums();
+    const bool went_well = launch(s);
+    if (sums() != before)
+      out_.sides[s.index].seen.violations.push_back(
+          {violation::kind::input_modified, std::nullopt, "run", "an input has changed in the first launch"});
+    return went_well;
   }
 
   void start_probes() {
@@ -201,7 +220,7 @@ class timed_loop {
         if (satisfied() && spent >= how.min_seconds) break;
       }
       // A round that would end after the budget is not begun.
-      if (how.budget_s > 0 && spent + round_s > how.budget_s) {
+      if (how.budget_s > 0 && spent >= how.min_seconds && seconds_since(begun_) + round_s > how.budget_s) {
         out_.budget_ended = !satisfied();
         break;
       }
@@ -276,6 +295,7 @@ class timed_loop {
     std::int64_t sets = 1, next = 0;
   };
 
+  const clock::time_point begun_ = clock::now();  // filling memory is part of the budget
   protocol::timed_request& request_;
   const timed_run_environment& in_;
   const stopping_rule rule_;

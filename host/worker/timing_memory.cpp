@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/environment_error.h"
+#include "inputs/checksum.h"
 
 namespace msabench {
 namespace {
@@ -92,6 +93,14 @@ bool timing_memory::unchanged(int region, std::int64_t set) const {
   return std::ranges::all_of(regions_[r].resident, [&](const auto& range) {
     return std::memcmp(mine + range.first, own + range.first, range.second - range.first) == 0;
   });
+}
+
+std::uint64_t timing_memory::checksum_of(int region, std::int64_t set) const {
+  const std::byte* const data = base(region, set);
+  std::uint64_t sum = 0;
+  for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].resident)
+    sum = checksum({data + begin, data + end}, sum);
+  return sum;
 }
 
 void timing_memory::download(int region, std::int64_t set) {

@@ -20,6 +20,8 @@ class timing_memory {
   std::byte* base(int region, std::int64_t set) const;
   // Whether the copy still holds what the host wrote; true where it is the host's own.
   bool unchanged(int region, std::int64_t set) const;
+  // Of what the host wrote, as it is now in the copy.
+  std::uint64_t checksum_of(int region, std::int64_t set) const;
   // Contents of a copy into the host's region; nothing to do where it is the host's own.
   void download(int region, std::int64_t set);
   // Bytes that were copied.

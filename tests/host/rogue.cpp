@@ -32,6 +32,36 @@ const msabench_plugin* before_run(const msabench_host* host, const char* name, B
 
 }  // namespace
 
+/// Right while it is warmed up; later an element of the output is another one.
+const msabench_plugin* wrong_later(const msabench_host* host) {
+  return changed(host, "wrong_later", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      const msabench_status status = exact().run(plan, args, workspace, stream);
+      if (status != MSABENCH_OK || ++runs <= 6) return status;
+      const msabench_tensor& out = output_of(args);
+      if (const std::size_t bytes = extent_bytes(out); bytes > 0)
+        std::memset(static_cast<unsigned char*>(out.data) + (bytes / 2 | 3), 0x45, 1);  // of its exponent
+      return status;
+    };
+  });
+}
+
+/// An error after a while.
+const msabench_plugin* fails_later(const msabench_host* host) {
+  return changed(host, "fails_later", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) -> msabench_status {
+      if (++runs > 6) return MSABENCH_INTERNAL;
+      return exact().run(plan, args, workspace, stream);
+    };
+  });
+}
+
+const msabench_plugin* crash_later(const msabench_host* host) {
+  return before_run(host, "crash_later", [] {
+    if (++runs == 7) std::raise(SIGSEGV);
+  });
+}
+
 /// Whatever the limits are.
 const msabench_plugin* crash_second_run(const msabench_host* host) {
   return before_run(host, "crash_second_run", [] {

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""msabench perf: reports, what is verified, what is refused. Numbers are not looked at: the machine of a test is never quiet."""
+
+import json
+import jsonschema
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from program import MSABENCH, SOURCE, ProgramTest, plugin, run
+
+SCHEMAS = SOURCE / "reports" / "schema"
+SCHEMA = json.loads((SCHEMAS / "perf-1.schema.json").read_text())
+RESOLVER = jsonschema.RefResolver(f"{SCHEMAS.as_uri()}/perf-1.schema.json", SCHEMA)
+
+# Milliseconds of work, on inputs that stay in the cache, on whatever machine.
+SMALL = ("--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "1K", "--budget-s", "5")
+
+
+def validate(report):
+    jsonschema.Draft7Validator(SCHEMA, resolver=RESOLVER).validate(report)
+    return report
+
+
+class Perf(ProgramTest):
+    def perf(self, *arguments, code=None, options=SMALL):
+        result = run("perf", *options, *arguments, "--json", "-")
+        if code is not None:
+            self.assertEqual(result.code, code, result.out[-2000:] + result.err)
+        report = validate(json.loads(result.out))
+        self.assertEqual(report["summary"]["exit_code"], result.code)
+        report["tables"] = result.err
+        return report
+
+    def items(self, report):
+        return {(i["operator"], i["implementation"]): i for p in report["points"] for i in p["items"]}
+
+    def test_times_verifies_and_reports(self):
+        report = self.perf("--impl", "naive", "--op", "attend,select", "--out", self.folder / "out", code=0)
+        items = self.items(report)
+        self.assertEqual(set(items), {("attend", 0), ("select", 0)})
+        for item in items.values():
+            self.assertEqual(item["state"], "measured")
+            self.assertEqual(item["verification"]["verdict"], "pass")
+            self.assertGreaterEqual(item["time_us"]["count"], 10)
+            self.assertEqual(len(item["samples"]["time_us"]), item["time_us"]["count"])
+            self.assertEqual(len(item["samples"]["others"]), item["time_us"]["count"])
+            self.assertGreater(item["figures"]["bytes_per_s"], 0)
+        self.assertEqual(validate(json.loads((self.folder / "out/perf.json").read_text()))["points"], report["points"])
+        page = (self.folder / "out/perf.md").read_text()
+        for word in ("attend", "GFLOP/s", "of limit", "1 of 1 rows", "MEASURED", "msabench perf"):
+            self.assertIn(word, page.replace(str(MSABENCH), "msabench"))
+        self.assertIn("about", report["tables"].splitlines()[0])  # the estimate comes first
+
+    def test_limits_are_read_by_flops(self):
+        path = self.folder / "perf.json"
+        self.assertEqual(run("perf", *SMALL, "--impl", "naive", "--op", "attend", "--json", path).code, 0)
+        result = run("flops", "--phase", "decode", "--context", "8K", "--device", path, "--json", "-")
+        self.assertEqual(result.code, 0, result.err)
+        ceilings = json.loads(path.read_text())["ceilings"]
+        told = json.loads(result.out)
+        self.assertIn("measured between the samples", json.dumps(told))
+        self.assertIn("measured", {limit["ceilings"] for limit in told["rows"][0]["limits"]})
+        self.assertEqual(set(ceilings["flops"]), {"fp32", "bf16", "fp16"})
+
+    def test_two_implementations_take_turns(self):
+        report = self.perf("--impl", "naive", "--against", plugin("example_cpp"), "--op", "attend", code=0)
+        items = self.items(report)
+        first, second = (items["attend", i]["samples"]["at_s"] for i in (0, 1))
+        self.assertEqual(len(first), len(second))
+        for earlier, later in zip(first, second):
+            self.assertLess(earlier, later)
+        self.assertAlmostEqual(items["attend", 0]["figures"]["against"] * items["attend", 1]["figures"]["against"], 1, places=9)
+        self.assertEqual([i["name"] for i in report["implementations"]][0], "naive")
+
+    def test_wrong_answers_have_no_number(self):
+        for name in ("drop_key", "wrong_later", "unwritten", "write_behind", "change_input"):
+            with self.subTest(plugin=name):
+                report = self.perf("--impl", plugin(name), "--op", "attend", code=1)
+                item = self.items(report)["attend", 0]
+                self.assertEqual(item["state"], "failed")
+                self.assertIsNone(item["figures"])
+                self.assertNotIn("| attend", report["tables"])
+                self.assertIn("FAILED", report["tables"])
+
+    def test_crash_and_error_are_those_of_one_item(self):
+        for name, verdict in (("crash_later", "crash"), ("fails_later", "fail"), ("throws", "crash")):
+            with self.subTest(plugin=name):
+                report = self.perf("--impl", "naive", "--against", plugin(name), "--op", "attend", code=1)
+                items = self.items(report)
+                self.assertEqual(items["attend", 1]["state"], "failed")
+                self.assertEqual(items["attend", 1]["verification"]["verdict"], verdict)
+                self.assertNotEqual(items["attend", 0]["state"], "failed")
+
+    def test_hang_is_ended(self):
+        report = self.perf("--impl", plugin("hang_run"), "--op", "attend", "--timeout-s", "3", code=1)
+        self.assertEqual(self.items(report)["attend", 0]["verification"]["verdict"], "timeout")
+
+    def test_unsupported_is_said(self):
+        report = self.perf("--impl", plugin("refuse_all"), code=3)
+        self.assertEqual({i["state"] for i in self.items(report).values()}, {"unsupported"})
+        self.assertIn("NOTHING MEASURED", report["tables"])
+
+    def test_budget_leaves_long_items_out(self):
+        report = self.perf("--impl", "naive", "--op", "attend", options=("--busy", "tell", "--suite", "prefill", "--context", "1K,1M", "--chunk", "128",
+                                                                         "--cache", "hot", "--budget-s", "4"))
+        states = [[i["state"] for i in p["items"]] for p in report["points"]]
+        self.assertEqual(len(states), 2)
+        self.assertNotIn("failed", states[0] + states[1])
+
+    def test_numbers_have_points_in_every_locale(self):
+        result = run("perf", *SMALL, "--impl", "naive", "--op", "attend", "--json", "-", env=self.german())
+        self.assertEqual(result.code, 0, result.err)
+        validate(json.loads(result.out))
+
+    def test_interrupt_leaves_a_valid_report(self):
+        path = self.folder / "perf.json"
+        process = subprocess.Popen([str(MSABENCH), "perf", "--impl", "naive", "--op", "attend", "--busy", "tell", "--cache", "hot", "--shape",
+                                    "h8x2.d64.b32.k4.l1.i0", "--type", "fp32", "--context", "1K,2K,4K,8K,16K,32K", "--budget-s", "600", "--json", path],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            for line in process.stdout:  # until the first table is there
+                if line.startswith("| attend"):
+                    break
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        self.assertEqual(process.returncode, 2, err)
+        report = validate(json.loads(path.read_text()))
+        self.assertTrue(report["run"]["partial"])
+        self.assertEqual(report["points"][0]["items"][0]["state"], "measured")
+        self.assertIn("INCOMPLETE", out)
+
+    def test_busy_machine_is_refused(self):
+        spin = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(len(os.sched_getaffinity(0)))]
+        try:
+            time.sleep(0.2)
+            result = run("perf", "--impl", "naive", "--op", "attend", "--context", "1K", "--json", self.folder / "perf.json")
+        finally:
+            for process in spin:
+                process.kill()
+                process.wait()
+        self.assert_refused(result, "machine", "too busy to measure", "other processes used", "--busy tell", code=4)
+        self.assertFalse((self.folder / "perf.json").exists())
+        self.assertEqual(result.out, "")
+
+    def test_bad_input_is_one_line(self):
+        for words, arguments in (
+                (("--suite", "fast", "decode"), ("--suite", "fast")),
+                (("--selection", "best", "shared64"), ("--selection", "best")),
+                (("--context", "0"), ("--context", "0")),
+                (("--context", "comma"), ("--context", "8K,")),
+                (("--batch", "-1"), ("--batch", "-1")),
+                (("--chunk", "decode"), ("--chunk", "1K")),
+                (("--budget-s", "0"), ("--budget-s", "0")),
+                (("--cache", "warm", "cold or hot"), ("--cache", "warm")),
+                (("--busy", "maybe"), ("--busy", "maybe")),
+                (("--type", "int8"), ("--type", "int8")),
+                (("--layout", "fused"), ("--layout", "fused")),
+                (("--op", "attent"), ("--op", "attent")),
+                (("unknown shape", "m4", "pilot"), ("--shape", "m4")),
+                (("--seed", "x"), ("--seed", "x")),
+                (("--against", "fastest", "no built-in"), ("--against", "fastest")),
+                (("--in-process",), ("--in-process",)),
+                (("--out",), ("--out", "/proc/nowhere")),
+                (("--json",), ("--json", "/proc/nowhere/perf.json")),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assert_refused(run("perf", "--impl", "naive", *arguments), *words)
+        self.assert_refused(run("perf", "--impl", "nobody"), "--impl", "nobody")
+        self.assert_refused(run("perf", "--impl", "naive", "--against", plugin("get_null"), "--busy", "tell"), "get_null", "NULL")
+
+    def test_memory_is_refused_before_it_starts(self):
+        result = run("perf", "--impl", "naive", "--op", "score", "--batch", "100K", "--context", "1M", "--busy", "tell")
+        self.assert_refused(result, "--context 1M", "of memory", "shorter contexts", code=4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/suite.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "host/timing.h"
+
+namespace msabench {
+namespace {
+
+bool has(const suite_point& p, op o) {
+  return std::ranges::any_of(p.cases, [o](const case_spec& c) { return c.operation == o; });
+}
+
+TEST(suite, decode_has_one_query_of_each_sequence) {
+  suite_request r;
+  r.contexts = {32768, 8192, 8192};
+  r.batch = 3;
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].context, 8192);
+  EXPECT_EQ(points[1].context, 32768);
+  for (const auto& p : points) {
+    EXPECT_EQ(p.phase, "decode");
+    EXPECT_TRUE(has(p, op::attend));
+    EXPECT_TRUE(has(p, op::select));
+    for (const auto& c : p.cases) {
+      EXPECT_EQ(sequences(c).size(), 3u);
+      EXPECT_EQ(sequences(c)[0].q_len, 1);
+      EXPECT_EQ(sequences(c)[0].kv_len, p.context);
+    }
+  }
+}
+
+TEST(suite, prefill_takes_all_or_the_last_tokens) {
+  suite_request r;
+  r.suite = perf_suite::prefill;
+  r.contexts = {1024, 4096};
+  r.chunk = 2048;
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].query_tokens, 1024);
+  EXPECT_EQ(points[1].query_tokens, 2048);
+  r.chunk = 0;
+  EXPECT_EQ(plan_suite(r)[1].query_tokens, 4096);
+}
+
+TEST(suite, every_operator_whose_inputs_are_registered_is_there) {
+  suite_request r;
+  r.contexts = {1024};
+  const auto points = plan_suite(r);
+  for (const auto& f : families())
+    for (const op o : {op::score, op::select, op::index, op::attend, op::dense, op::msa, op::qk_norm_rope, op::combine})
+      if (std::ranges::find(f.operators, o) != f.operators.end()) {
+        EXPECT_TRUE(has(points[0], o)) << name(o);
+      }
+}
+
+TEST(suite, operators_can_be_chosen) {
+  suite_request r;
+  r.contexts = {1024};
+  r.operators = {op::attend};
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points[0].cases.size(), 1u);
+  EXPECT_EQ(points[0].cases[0].operation, op::attend);
+}
+
+TEST(suite, words_are_refused_by_field) {
+  const auto field = [](auto parse, const char* text) {
+    try {
+      parse(text);
+    } catch (const usage_error& e) {
+      return e.what_is_wrong().field;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(field(parse_suite, "speed"), "--suite");
+  EXPECT_EQ(field(parse_selection, "best"), "--selection");
+  for (const auto s : {perf_suite::decode, perf_suite::prefill, perf_suite::crossover, perf_suite::layer})
+    EXPECT_EQ(parse_suite(name(s)), s);
+}
+
+// Walks through launches of rounds as the worker does, and returns the smallest number of bytes that others touch between
+// two uses of one set.
+double walked_distance(const std::vector<std::pair<int, double>>& launches, std::int64_t rounds) {
+  std::map<int, std::int64_t> per_round, next;
+  std::map<std::pair<int, std::int64_t>, double> last_use;
+  for (const auto& [group, bytes] : launches) ++per_round[group];
+  double clock = 0, least = 1e300;
+  for (std::int64_t round = 0; round < 3 * rounds + 3; ++round)
+    for (const auto& [group, bytes] : launches) {
+      const std::int64_t sets = sets_of_group(per_round[group], rounds);
+      const std::int64_t set = next[group]++ % sets;
+      if (const auto before = last_use.find({group, set}); before != last_use.end())
+        least = std::min(least, clock - before->second);
+      clock += bytes;
+      last_use[{group, set}] = clock - bytes;
+    }
+  return least;
+}
+
+TEST(rotation, a_set_is_used_again_after_the_distance) {
+  const std::vector<std::vector<std::pair<int, double>>> rounds_of = {
+      {{0, 5}}, {{0, 5}, {0, 5}}, {{0, 5}, {0, 5}, {1, 1}, {1, 1}, {2, 100}}, {{0, 1}, {1, 1000}}};
+  for (const auto& launches : rounds_of) {
+    double round_bytes = 0;
+    for (const auto& [group, bytes] : launches) round_bytes += bytes;
+    for (const double distance : {1.0, 7.0, 50.0, 999.0, 12345.0}) {
+      const std::int64_t rounds = rounds_until_reuse(round_bytes, distance);
+      EXPECT_GE(walked_distance(launches, rounds), distance);
+      // Not many more sets than needed: one round less would be too near.
+      if (rounds > 1) {
+        EXPECT_LT(walked_distance(launches, rounds - 1), distance);
+      }
+    }
+  }
+}
+
+TEST(rotation, hot_has_one_set) {
+  EXPECT_EQ(sets_of_group(4, 0), 1);
+  EXPECT_EQ(sets_of_group(4, 3), 12);
+  EXPECT_EQ(rounds_until_reuse(1e9, 10), 1);
+  EXPECT_GT(rounds_until_reuse(0, 10), 1000);
+}
+
+TEST(set_bytes, counts_caches_only_as_far_as_rows_read_them) {
+  const auto attend = parse_case("attend/m3/q1.n128K/bf16.paged/random/s0");
+  EXPECT_LT(set_bytes(attend, make_problem(attend)), 8e6);
+  const auto score = parse_case("score/m3/q1.n128K/bf16.paged/random/s0");
+  EXPECT_GT(set_bytes(score, make_problem(score)), 128 * 1024 * 128 * 2);
+}
+
+}  // namespace
+}  // namespace msabench
