@@ -16,10 +16,10 @@ using nlohmann::json;
 
 constexpr std::array<enum_word<direction>, 2> directions = {{{direction::in, "in"}, {direction::out, "out"}}};
 
-json ranges_json(const std::vector<extent>& contents, std::initializer_list<extent::kind> which) {
+json ranges_json(const std::vector<extent>& contents, extent::kind which) {
   json ranges = json::array();
   for (const extent& e : contents)
-    if (std::ranges::find(which, e.holds) != which.end()) ranges.push_back({e.begin, e.end});
+    if (e.holds == which) ranges.push_back({e.begin, e.end});
   return ranges;
 }
 
@@ -52,18 +52,20 @@ slot read_slot(const json_fields& fields) {
   return *found;
 }
 
-int region_list::index_of(const buffer& b, bool resident) {
+int region_list::index_of(const buffer& b, bool contents) {
   if (!b.region) return -1;
   const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
   if (!is_new) return at->second;
   fds.push_back(b.region->fd());
   json one = {{"bytes", b.region->bytes()},
               {"guard_bytes", b.region->guard_bytes()},
-              {"unmapped", ranges_json(b.contents, {extent::kind::unmapped})}};
-  if (resident && b.contents.empty())
-    one["resident"] = json::array({json::array({std::uint64_t{0}, b.region->bytes()})});
-  if (resident && !b.contents.empty())
-    one["resident"] = ranges_json(b.contents, {extent::kind::filled, extent::kind::poisoned});
+              {"unmapped", ranges_json(b.contents, extent::kind::unmapped)}};
+  if (contents) {
+    // An output is poison all over, and counts as a whole.
+    one["filled"] = b.contents.empty() ? json::array({json::array({std::uint64_t{0}, b.region->bytes()})})
+                                       : ranges_json(b.contents, extent::kind::filled);
+    one["poisoned"] = ranges_json(b.contents, extent::kind::poisoned);
+  }
   list.push_back(std::move(one));
   return at->second;
 }
@@ -89,9 +91,10 @@ mapped_region map_region(const json& element, unique_fd& fd) {
   fields.require("bytes");
   fields.read("bytes", bytes);
   fields.read("guard_bytes", guard_bytes);
-  mapped_region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}};
+  mapped_region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}, {}};
   r.unmapped = read_ranges(fields, "unmapped", r.memory->bytes());
-  r.resident = read_ranges(fields, "resident", r.memory->bytes());
+  r.filled = read_ranges(fields, "filled", r.memory->bytes());
+  r.poisoned = read_ranges(fields, "poisoned", r.memory->bytes());
   take_access(r);
   return r;
 }

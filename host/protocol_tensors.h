@@ -22,8 +22,8 @@ slot read_slot(const json_fields& fields);
 // Regions in order of first use; K and V may share one.
 class region_list {
  public:
-  // -1: the tensor is empty and has no region. `resident` true tells which ranges hold something.
-  int index_of(const buffer& b, bool resident = false);
+  // -1: the tensor is empty and has no region. `contents` true tells which ranges hold values, and which poison.
+  int index_of(const buffer& b, bool contents = false);
 
   std::vector<int> fds;
   nlohmann::json list = nlohmann::json::array();
@@ -38,8 +38,8 @@ using byte_ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
 struct mapped_region {
   std::unique_ptr<shared_region> memory;
-  byte_ranges unmapped;  // bytes from its start that nobody may touch
-  byte_ranges resident;  // that hold something; empty: not told
+  byte_ranges unmapped;          // bytes from its start that nobody may touch
+  byte_ranges filled, poisoned;  // where that was told
 };
 mapped_region map_region(const nlohmann::json& element, unique_fd& fd);
 void take_access(const mapped_region& r);

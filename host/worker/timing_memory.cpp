@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
-std::uint64_t resident_bytes(const protocol::mapped_region& r) {
+std::uint64_t filled_bytes(const protocol::mapped_region& r) {
   std::uint64_t total = 0;
-  for (const auto& [begin, end] : r.resident) total += end - begin;
+  for (const auto& [begin, end] : r.filled) total += end - begin;
   return total;
 }
 
 // A cache that is filled lies in huge pages where an engine runs; a sparse one would take the memory of a full one.
 bool is_dense(const protocol::mapped_region& r) {
-  return r.memory->bytes() >= huge_page && resident_bytes(r) >= r.memory->bytes() / 2;
+  return r.memory->bytes() >= huge_page && filled_bytes(r) >= r.memory->bytes() / 2;
 }
 
 void gather_into_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] std::uint64_t bytes) {
@@ -53,7 +53,7 @@ timing_memory::~timing_memory() {
     for (const clone& c : of_region) ::munmap(c.mapping, c.mapped_bytes);
 }
 
-void timing_memory::make(std::size_t region, std::int64_t) {
+void timing_memory::make(std::size_t region, std::int64_t set) {
   const protocol::mapped_region& from = regions_[region];
   const std::uint64_t bytes = from.memory->bytes(), guard = from.memory->guard_bytes();
   clone c;
@@ -74,10 +74,15 @@ void timing_memory::make(std::size_t region, std::int64_t) {
   clones_[region].push_back(c);
   if (::mprotect(c.data, bytes, PROT_READ | PROT_WRITE) != 0) give_up();
   if (dense) ::madvise(c.data, bytes, MADV_HUGEPAGE);
-  for (const auto& [begin, end] : from.resident) {
-    std::memcpy(c.data + begin, from.memory->data() + begin, end - begin);
-    copied_ += end - begin;
-  }
+  // Poison in one of them is enough: its outputs differ then if it was read. In all of them it would often be most of
+  // what is copied.
+  std::vector<const protocol::byte_ranges*> copied = {&from.filled};
+  if (set == 0) copied.push_back(&from.poisoned);
+  for (const auto* ranges : copied)
+    for (const auto& [begin, end] : *ranges) {
+      std::memcpy(c.data + begin, from.memory->data() + begin, end - begin);
+      copied_ += end - begin;
+    }
   for (const auto& [begin, end] : from.unmapped) ::mprotect(c.data + begin, end - begin, PROT_NONE);
 }
 
@@ -90,7 +95,7 @@ bool timing_memory::unchanged(int region, std::int64_t set) const {
   const auto r = static_cast<std::size_t>(region);
   if (clones_[r].empty()) return true;
   const std::byte *const mine = base(region, set), *const own = regions_[r].memory->data();
-  return std::ranges::all_of(regions_[r].resident, [&](const auto& range) {
+  return std::ranges::all_of(regions_[r].filled, [&](const auto& range) {
     return std::memcmp(mine + range.first, own + range.first, range.second - range.first) == 0;
   });
 }
@@ -98,7 +103,7 @@ bool timing_memory::unchanged(int region, std::int64_t set) const {
 std::uint64_t timing_memory::checksum_of(int region, std::int64_t set) const {
   const std::byte* const data = base(region, set);
   std::uint64_t sum = 0;
-  for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].resident)
+  for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].filled)
     sum = checksum({data + begin, data + end}, sum);
   return sum;
 }
@@ -106,7 +111,7 @@ std::uint64_t timing_memory::checksum_of(int region, std::int64_t set) const {
 void timing_memory::download(int region, std::int64_t set) {
   const auto r = static_cast<std::size_t>(region);
   if (clones_[r].empty()) return;
-  for (const auto& [begin, end] : regions_[r].resident)
+  for (const auto& [begin, end] : regions_[r].filled)
     std::memcpy(regions_[r].memory->data() + begin, base(region, set) + begin, end - begin);
 }
 
