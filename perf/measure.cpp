@@ -34,6 +34,8 @@ constexpr double lead_in_below_s = 5e-3;
 constexpr std::int32_t warmup = 2;
 constexpr double shortest_loop_s = 0.5;
 constexpr double usable_memory = 0.8;
+// Making input sets and copies of them, fresh memory included.
+constexpr double copied_bytes_per_s = 0.35e9;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
@@ -102,6 +104,7 @@ class measurement {
     require_memory(points);
     require_quiet();
     const timed_observation first = time_nothing();
+    start_ = clock::now();
     if (first.interrupted) return void(run_.partial = true);
     assumed_ = ceilings_of(first.probes, setup_.threads);
     for (const auto& p : points) run_.estimated_s += estimate(p);
@@ -186,10 +189,16 @@ class measurement {
   }
 
   double estimate(const suite_point& p) const {
-    double seconds = shortest_loop_s + 0.5;
+    double seconds = shortest_loop_s + 0.5, bytes = 0, touched = 0;
+    for (const auto& c : p.cases) {
+      bytes += set_bytes(c, make_problem(c));
+      touched += work_of_case(c, make_problem(c)).compulsory_bytes.least;
+    }
+    if (setup_.cold) bytes *= 1 + static_cast<double>(rounds_until_reuse(touched, cold_factor * cache_bytes()));
+    seconds += bytes / copied_bytes_per_s;
     for (const auto& c : p.cases)
       for (int i = 0; i < static_cast<int>(with_.queries.size()); ++i)
-        seconds += fewest_samples_s(predict_launch_s(c, make_problem(c), i));
+        seconds += fewest_samples_s(predict_launch_s(c, make_problem(c), i)) + verification_s(c);
     return seconds;
   }
 
@@ -206,7 +215,7 @@ class measurement {
     fit_into(all, left_s);
     std::list<input_set> sets;
     make_sets(all, sets);
-    time_point(all, point, budget_s);
+    time_point(all, point, budget_s - seconds_since(start));
     const std::string busy = point.conditions_known ? too_busy(usage_, setup_.limits) : "";
     for (auto& c : all) {
       if (c.runs) finish_item(c, point, busy);
@@ -254,7 +263,8 @@ class measurement {
       candidate* longest = nullptr;
       for (auto& c : all) {
         if (!c.runs) continue;
-        needed += fewest_samples_s(c.predicted_s);
+        needed += fewest_samples_s(c.predicted_s) + verification_s(c.definition) +
+                  set_bytes(c.definition, c.agreed.agreed) / copied_bytes_per_s;
         if (!longest || c.predicted_s > longest->predicted_s) longest = &c;
       }
       if (!longest || needed <= left_s) return;
@@ -297,16 +307,16 @@ class measurement {
   }
 
   // How often sets are rotated: as far apart as twice the last-level cache if the memory allows.
-  void plan_rotation(const std::list<candidate>& all, perf_point& point) const {
+  // Returns the bytes that are copied.
+  double plan_rotation(const std::list<candidate>& all, perf_point& point) const {
     double round_bytes = 0, rotated = 0;
-    std::map<const void*, double> launches;  // of a group, by the region that its sides share
     for (const auto& c : all) {
       if (!c.runs) continue;
       const double times = leads_in(c) ? 2 : 1;
       round_bytes += times * c.item.work.compulsory_bytes;
       rotated += times * static_cast<double>(c.set->bytes());
     }
-    if (!setup_.cold) return;
+    if (!setup_.cold) return rotated;
     std::int64_t rounds = rounds_until_reuse(round_bytes, cold_factor * cache_bytes());
     // Sets of a group: as many as it uses in so many rounds. Without another one nothing is copied.
     const double room = setup_.available_memory_bytes * usable_memory / 2;
@@ -315,6 +325,7 @@ class measurement {
     point.rounds_of_sets = rounds;
     point.reuse_distance_bytes = static_cast<double>(rounds) * round_bytes;
     point.cold = point.reuse_distance_bytes >= cold_factor * cache_bytes();
+    return static_cast<double>(rounds) * rotated;
   }
 
   static bool leads_in(const candidate& c) { return c.predicted_s < lead_in_below_s; }
@@ -332,14 +343,18 @@ class measurement {
       sides.push_back({c.implementation, group, leads_in(c), c.set});
     }
     if (sides.empty()) return;
-    plan_rotation(all, point);
+    const double copied = plan_rotation(all, point);
+    budget_s -= copied / copied_bytes_per_s;
+    for (const auto& c : all)
+      if (c.runs) budget_s -= verification_s(c.definition);
+    budget_s = std::max(budget_s, shortest_loop_s);
     run_spec how;
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
     how.timing.warmup = warmup;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
-    how.timing.min_seconds = std::min(shortest_loop_s, budget_s);
-    how.timing.budget_s = std::max(budget_s, shortest_loop_s);
+    how.timing.min_seconds = shortest_loop_s;
+    how.timing.budget_s = budget_s;
     how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, how.timing.budget_s));
     timed_observation seen = with_.timing->run(sides, how);
     // A neighbour may have been there for a moment only.
@@ -460,7 +475,7 @@ class measurement {
   const perf_executors& with_;
   const perf_events& events_;
   perf_run& run_;
-  const clock::time_point start_ = clock::now();
+  clock::time_point start_;  // of the budget: the limits are known by then
   perf_ceilings assumed_;
   cpu_usage usage_;
   std::map<std::pair<int, op>, double> slowness_;  // time / roofline time, as last seen

@@ -102,6 +102,14 @@ void fail_by_observation(perf_item& item, const judge::subject& what, const obse
 
 }  // namespace
 
+double verification_s(const case_spec& c) {
+  constexpr double triples_per_s = 5e6;
+  const auto all = static_cast<double>(cost_triples(c));
+  const double row = all / static_cast<double>(std::max<std::int64_t>(total_rows(c), 1));
+  const double spent = std::min(all, std::max(row, static_cast<double>(verification_triples)));
+  return spent > static_cast<double>(most_triples) ? 0 : spent / triples_per_s;
+}
+
 bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed) {
   judge::subject what = subject_of(c, agreed);
   item.remarks = agreed.answer.remarks;

@@ -15,6 +15,9 @@ namespace msabench {
 void verify_item(perf_item& item, const case_spec& c, const agreement& agreed, const input_set& set,
                  side_observation& side);
 
+// About how long verify_item takes.
+double verification_s(const case_spec& c);
+
 // The state of an item whose query ended in anything but an agreement; false: there is one.
 bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed);
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/statistics.h"
 #include "host/conditions.h"
+#include "host/executor.h"
 #include "host/worker/timing_memory.h"
 
 namespace msabench {
@@ -37,7 +38,7 @@ class timed_loop {
         in_(in),
         rule_(rule_of(request.how.timing)),
         sets_(sets_of_regions(request)),
-        memory_(request.regions, sets_) {
+        memory_(request.regions, sets_, available_memory_bytes()) {
     out_.sides.resize(request.sides.size());
     for (std::size_t s = 0; s < request.sides.size(); ++s) prepare(s);
   }
@@ -109,6 +110,12 @@ class timed_loop {
       }
       s.bound.push_back(s.plan->bind(std::move(c)));
     }
+    for (const auto& t : wanted.tensors)
+      if (t.region >= 0 && memory_.sparse(t.region)) {
+        out_.sides[index].seen.remarks.push_back(std::string(msabench::name(t.tensor.where)) +
+                                                 " is sparse and lies in small pages, which slows reading down");
+        break;
+      }
     s.used.assign(s.bound.size(), 0);
     groups_[s.group].sets = sets;
     sides_.push_back(std::move(s));
@@ -220,7 +227,7 @@ class timed_loop {
         if (satisfied() && spent >= how.min_seconds) break;
       }
       // A round that would end after the budget is not begun.
-      if (how.budget_s > 0 && spent >= how.min_seconds && seconds_since(begun_) + round_s > how.budget_s) {
+      if (how.budget_s > 0 && spent >= how.min_seconds && spent + round_s > how.budget_s) {
         out_.budget_ended = !satisfied();
         break;
       }
@@ -295,7 +302,6 @@ class timed_loop {
     std::int64_t sets = 1, next = 0;
   };
 
-  const clock::time_point begun_ = clock::now();  // filling memory is part of the budget
   protocol::timed_request& request_;
   const timed_run_environment& in_;
   const stopping_rule rule_;
