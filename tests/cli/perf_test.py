@@ -17,7 +17,7 @@ SCHEMA = json.loads((SCHEMAS / "perf-1.schema.json").read_text())
 RESOLVER = jsonschema.RefResolver(f"{SCHEMAS.as_uri()}/perf-1.schema.json", SCHEMA)
 
 # Milliseconds of work, on inputs that stay in the cache, on whatever machine.
-SMALL = ("--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "1K", "--budget-s", "5")
+SMALL = ("--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "1K", "--budget-s", "3")
 
 
 def validate(report):
