@@ -59,9 +59,9 @@ std::vector<ragged_batch> make_ragged() {
 const std::vector<family_info>& make_families() {
   static const std::vector<family_info> all = {
       {"random",
-       "normal queries, keys and values; flat and sharp scale the scores",
+       "normal queries, keys and values; flat and sharp scale the scores; realistic and shared64 overlap in what is selected",
        {op::attend, op::dense, op::msa, op::score, op::index},
-       {"", "flat", "sharp"}},
+       {"", "flat", "sharp", "realistic", "shared64"}},
       {"block_code",
        "equal weights, values that name their block by channel (high: by the rest of its number)",
        {op::attend, op::dense, op::msa},

@@ -10,6 +10,9 @@ namespace msabench {
 
 namespace {
 
+// Rows that share what they select in variants shared64 and realistic.
+constexpr std::int64_t neighbours = 64;
+
 // Nothing is selected, or nobody knows what.
 bool reads_every_block(const case_spec& c) {
   return c.operation == op::dense || (c.operation == op::msa && !plants_selection(c));
@@ -30,12 +33,18 @@ selection::selection(const case_spec& c, const problem& p, const batch& rows, bo
   const auto cells = static_cast<std::size_t>(rows.total_q() * heads_);
   ids_.assign(cells * static_cast<std::size_t>(topk_), -1);
   counts_.assign(cells, 0);
+  const bool random = c.family == "random";
+  const bool shared64 = random && c.variant == "shared64", realistic = random && c.variant == "realistic";
   // Last rows first: where rows share, the earlier ones of a sequence follow its last.
   for (std::int64_t row = rows.total_q(); row-- > 0;) {
     const batch_row& at = rows.rows()[static_cast<std::size_t>(row)];
     const bool follows = shared && row + 1 < rows.first_row(at.sequence + 1);
     for (std::int64_t h = 0; h < heads_; ++h) {
-      auto chosen = follows ? choose_like(last_blocks(at.sequence, h), row) : choose(row, h);
+      const std::int64_t leader = shared64 ? last_of_neighbours(row) : row;
+      auto chosen = follows        ? choose_like(last_blocks(at.sequence, h), row)
+                    : leader > row ? choose_like(blocks(leader, h), row)
+                    : realistic    ? choose_realistic(row, h)
+                                   : choose(row, h);
       if (short_rows_ || lenient_) thin_out(chosen, row, h);
       counts_[cell(row, h)] = static_cast<std::int32_t>(chosen.size());
       std::copy(chosen.begin(), chosen.end(), ids_.begin() + static_cast<std::ptrdiff_t>(cell(row, h)) * topk_);
@@ -71,6 +80,33 @@ std::vector<std::int32_t> selection::choose(std::int64_t row, std::int64_t head)
   for (std::int64_t b = own - local + 1; b <= own; ++b) chosen.push_back(static_cast<std::int32_t>(b));
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+// Of the rows that share: 64 of a sequence, counted from its first.
+std::int64_t selection::last_of_neighbours(std::int64_t row) const {
+  const batch_row& at = rows_.rows()[static_cast<std::size_t>(row)];
+  const std::int64_t first = rows_.first_row(at.sequence);
+  return std::min(first + (row - first) / neighbours * neighbours + neighbours, rows_.first_row(at.sequence + 1)) - 1;
+}
+
+std::vector<std::int32_t> selection::choose_realistic(std::int64_t row, std::int64_t head) const {
+  const batch_row& at = rows_.rows()[static_cast<std::size_t>(row)];
+  const std::int64_t visible = at.visible_blocks(problem_.block);
+  if (visible <= topk_) return choose(row, head);
+  constexpr std::int64_t stripe = 16;
+  const std::int64_t own = visible - 1, on_stripe = (own - 3 - head % stripe) / stripe * stripe + head % stripe;
+  std::vector<std::int32_t> model;
+  for (const std::int64_t b : {std::int64_t{0}, own - 1, own - 2, on_stripe, on_stripe - stripe})
+    if (b >= 0) model.push_back(static_cast<std::int32_t>(b));
+  const std::size_t hot = model.size();
+  // Those of the neighbours and those of its own, in turns; choose_like takes as many as there is room for.
+  const auto shared = choose(last_of_neighbours(row), head), single = choose(row, head);
+  for (std::size_t i = 0; i < std::max(shared.size(), single.size()); ++i)
+    for (const auto* from : {&shared, &single})
+      if (i < from->size()) model.push_back((*from)[i]);
+  // Ascending lists would fill the row from the front of the sequence.
+  shuffle(std::span(model).subspan(hot), [&](std::int64_t i) { return word(form_stream_, row, head, i); });
+  return choose_like(model, row);
 }
 
 std::vector<std::int32_t> selection::choose_like(std::span<const std::int32_t> model, std::int64_t row) const {

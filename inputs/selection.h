@@ -22,9 +22,10 @@ inline bool is_forced(std::int64_t b, std::int64_t own, std::int64_t local, std:
 class selection {
  public:
   // Chosen as `select` would: all visible blocks up to topk, else the forced ones and distinct others at random, anew
-  // for every (row, KV head); every row of a sequence the same where `shared`, as far as it sees them. Under option
-  // short or lenient any number of these. Every visible block for `dense`, and for `msa` where inputs do not plant what
-  // it selects. Keeps a reference to `rows`.
+  // for every (row, KV head); every row of a sequence the same where `shared`, as far as it sees them. Of the variants
+  // of `random`, shared64 has the same blocks in 64 neighbouring rows of a sequence, and realistic has the first block,
+  // the two before the own one, two on a stripe of the head, and half of what is left as 64 neighbours share it. Under
+  // option short or lenient any number of these. Keeps a reference to `rows`.
   selection(const case_spec& c, const problem& p, const batch& rows, bool shared);
 
   std::int64_t heads() const { return heads_; }
@@ -45,6 +46,8 @@ class selection {
   std::size_t cell(std::int64_t row, std::int64_t head) const { return static_cast<std::size_t>(row * heads_ + head); }
   std::uint32_t word(const stream& from, std::int64_t row, std::int64_t head, std::int64_t i) const;
   std::vector<std::int32_t> choose(std::int64_t row, std::int64_t head) const;
+  std::vector<std::int32_t> choose_realistic(std::int64_t row, std::int64_t head) const;
+  std::int64_t last_of_neighbours(std::int64_t row) const;
   std::vector<std::int32_t> choose_like(std::span<const std::int32_t> model, std::int64_t row) const;
   void thin_out(std::vector<std::int32_t>& chosen, std::int64_t row, std::int64_t head) const;
   void count_keys_read();

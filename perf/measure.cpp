@@ -9,6 +9,7 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <tuple>
 
 #include "core/environment_error.h"
 #include "core/error.h"
@@ -178,7 +179,7 @@ class measurement {
   }
 
   double predict_launch_s(const case_spec& c, const problem& p, int implementation) const {
-    const auto seen = slowness_.find({implementation, c.operation});
+    const auto seen = slowness_.find({implementation, c.operation, many_rows(c)});
     const double call_s = 5e-6;
     return call_s + roofline_s(c, p) * (seen == slowness_.end() ? 1 / assumed_efficiency : seen->second);
   }
@@ -328,6 +329,9 @@ class measurement {
     return static_cast<double>(rounds) * rotated;
   }
 
+  // A kernel is another one in decode than in prefill.
+  static bool many_rows(const case_spec& c) { return sequences(c).front().q_len > 1; }
+
   static bool leads_in(const candidate& c) { return c.predicted_s < lead_in_below_s; }
 
   void time_point(std::list<candidate>& all, perf_point& point, double budget_s) {
@@ -428,7 +432,8 @@ class measurement {
     }
     const double seconds = item.time_us.median * 1e-6;
     if (const double least = roofline_s(c.definition, c.agreed.agreed); least > 0)
-      slowness_[{c.implementation, c.definition.operation}] = std::max(seconds - 5e-6, 1e-9) / least;
+      slowness_[{c.implementation, c.definition.operation, many_rows(c.definition)}] =
+          std::max(seconds - 5e-6, 1e-9) / least;
     if (!busy.empty() && !setup_.tell_busy) {
       item.state = item_state::busy;
       item.reason = "too busy to tell: " + busy;
@@ -478,7 +483,7 @@ class measurement {
   clock::time_point start_;  // of the budget: the limits are known by then
   perf_ceilings assumed_;
   cpu_usage usage_;
-  std::map<std::pair<int, op>, double> slowness_;  // time / roofline time, as last seen
+  std::map<std::tuple<int, op, bool>, double> slowness_;  // time / roofline time, as last seen
 };
 
 }  // namespace

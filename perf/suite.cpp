@@ -51,18 +51,17 @@ std::vector<std::int64_t> default_contexts(perf_suite s) {
 
 // The family whose inputs are what a speed run is about; empty: the operator has no inputs yet.
 std::string family_of(op o, perf_selection selection) {
-  const auto has = [o](std::string_view family) {
-    return std::ranges::any_of(families(), [&](const family_info& f) {
-      return f.name == family && std::ranges::find(f.operators, o) != f.operators.end();
-    });
+  const auto full_name = [](const family_info& f, std::string_view variant) {
+    return fmt::format("{}{}{}", f.name, variant.empty() ? "" : ".", variant);
   };
-  if (selection != perf_selection::random && has(name(selection))) return std::string(name(selection));
-  for (const auto& f : families())
-    if (f.name == "random" && has("random")) return "random";
-  for (const auto& f : families())
-    if (has(f.name))
-      return fmt::format("{}{}", f.name, f.variants.front().empty() ? "" : fmt::format(".{}", f.variants.front()));
-  return {};
+  const family_info* first = nullptr;
+  for (const auto& f : families()) {
+    if (std::ranges::find(f.operators, o) == f.operators.end()) continue;
+    if (!first) first = &f;
+    if (f.name != "random") continue;
+    return full_name(f, selection == perf_selection::random ? "" : name(selection));
+  }
+  return first ? full_name(*first, first->variants.front()) : "";
 }
 
 bool has_cache(op o) {

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a speed run makes of what it is told, by executors that tell what a test wants.
+#include "perf/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "core/environment_error.h"
+#include "core/error.h"
+
+namespace msabench {
+namespace {
+
+class agreeable final : public executor {
+ public:
+  implementation_record info() override { return {"fake", "1", "", "", ""}; }
+  observation query(const problem& p) override {
+    observation seen;
+    capability answer;
+    numerics& n = answer.declared;
+    n.operand = n.v_operand = n.score_acc = n.score_store = n.p_operand = n.pv_acc = n.partial_store = n.ds_operand =
+        fp32;
+    n.out_store = p.out;
+    seen.answered = answer;
+    if (refuses) {
+      seen.answered.reset();
+      seen.result = outcome::unsupported;
+      seen.entry = "query";
+      seen.message = "not today";
+    }
+    return seen;
+  }
+  observation execute(input_set&, const run_spec&) override { throw suite_error("a speed run does not execute"); }
+
+  bool refuses = false;
+};
+
+// Ten equal samples for every side, on a machine with the limits and the usage that are set.
+class told final : public timing_executor {
+ public:
+  timed_observation run(std::span<const timed_side> sides, const run_spec& how) override {
+    timed_observation seen;
+    seen.probes.flops_per_s = {flops};
+    seen.probes.bytes_per_s = {bytes};
+    seen.probes.vectors = "none";
+    seen.conditions_known = true;
+    if (sides.empty()) return seen;
+    spec = how;
+    seen.usage = usage(static_cast<int>(runs));
+    seen.usage.cpu_seconds = 10;
+    seen.interrupted = interrupts;
+    ++runs;
+    for (std::size_t i = 0; i < sides.size(); ++i) {
+      side_observation side;
+      samples s;
+      s.time_us.assign(10, time_us);
+      side.seen.timing = {s};
+      seen.sides.push_back(std::move(side));
+    }
+    return seen;
+  }
+
+  double flops = 1e11, bytes = 1e10, time_us = 1e4;
+  bool interrupts = false;
+  std::size_t runs = 0;
+  run_spec spec;
+  std::function<cpu_usage(int)> usage = [](int) { return cpu_usage{}; };
+};
+
+struct world {
+  world() {
+    setup.what.contexts = {512};
+    setup.what.shape = "h8x2.d64.b32.k4.l1.i0";
+    setup.what.types = "fp32";
+    setup.what.operators = {op::attend};
+    setup.last_level_cache_bytes = 1 << 20;
+    setup.watch = {[this]() -> std::optional<cpu_reading> {
+                     return cpu_reading{at_s * busy_before, at_s * (1 - busy_before), 0, 0, 0};
+                   },
+                   [this](double s) { at_s += s; }, [] { return 0.0; }};
+  }
+
+  perf_run run() {
+    perf_run out;
+    out.implementations = {{"fake", "1", "", "", ""}};
+    measure(setup, {{&asked}, {"fake"}, &timing}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
+    return out;
+  }
+  static const perf_item& item(const perf_run& r) { return r.points.at(0).items.at(0); }
+
+  agreeable asked;
+  told timing;
+  perf_setup setup;
+  double at_s = 0, busy_before = 0;
+};
+
+cpu_usage with_others(double share) {
+  cpu_usage u;
+  u.others = share;
+  return u;
+}
+
+TEST(measure, a_number_whose_outputs_nobody_saw_is_unverified) {
+  world w;
+  const perf_run r = w.run();
+  EXPECT_EQ(world::item(r).state, item_state::unverified);
+  ASSERT_TRUE(world::item(r).figures);
+  EXPECT_EQ(world::item(r).time_us.median, 1e4);
+  EXPECT_GT(*world::item(r).figures->efficiency, 0);
+  EXPECT_EQ(exit_code_of(r), exit_code::partial);
+  EXPECT_EQ(w.timing.runs, 1u);
+}
+
+TEST(measure, a_busy_point_is_measured_again_and_then_refused) {
+  world w;
+  w.timing.usage = [](int) { return with_others(0.4); };
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 2u);
+  EXPECT_EQ(world::item(r).state, item_state::busy);
+  EXPECT_FALSE(world::item(r).figures);
+  EXPECT_NE(world::item(r).reason.find("40.0 %"), std::string::npos);
+  EXPECT_EQ(world::item(r).timing.time_us.size(), 10u);  // raw samples stay
+  EXPECT_EQ(exit_code_of(r), exit_code::environment_refused);
+}
+
+TEST(measure, a_neighbour_that_leaves_is_forgiven) {
+  world w;
+  w.timing.usage = [](int n) { return with_others(n == 0 ? 0.4 : 0.0); };
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 2u);
+  EXPECT_NE(world::item(r).state, item_state::busy);
+}
+
+TEST(measure, a_busy_number_is_told_with_a_remark_where_asked) {
+  world w;
+  w.setup.tell_busy = true;
+  w.busy_before = 0.9;
+  w.timing.usage = [](int) { return with_others(0.4); };
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 1u);
+  EXPECT_TRUE(world::item(r).figures);
+  ASSERT_FALSE(world::item(r).remarks.empty());
+  EXPECT_NE(world::item(r).remarks.back().find("busy machine"), std::string::npos);
+}
+
+TEST(measure, a_busy_machine_is_refused_before_anything_is_timed) {
+  world w;
+  w.busy_before = 0.5;
+  EXPECT_THROW(w.run(), environment_error);
+  EXPECT_EQ(w.timing.runs, 0u);
+}
+
+TEST(measure, memory_is_refused_before_anything_is_timed) {
+  world w;
+  w.setup.available_memory_bytes = 1e4;
+  EXPECT_THROW(w.run(), environment_error);
+  EXPECT_EQ(w.timing.runs, 0u);
+}
+
+TEST(measure, faster_than_the_limits_has_no_efficiency) {
+  world w;
+  w.timing.time_us = 1e-3;
+  const perf_run r = w.run();
+  EXPECT_FALSE(world::item(r).figures->efficiency);
+  EXPECT_NE(world::item(r).remarks.back().find("faster than the limits"), std::string::npos);
+}
+
+TEST(measure, unsupported_items_are_not_timed) {
+  world w;
+  w.asked.refuses = true;
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 0u);
+  EXPECT_EQ(world::item(r).state, item_state::unsupported);
+  EXPECT_NE(world::item(r).reason.find("not today"), std::string::npos);
+  EXPECT_EQ(exit_code_of(r), exit_code::nothing_verified);
+}
+
+TEST(measure, an_interrupt_leaves_no_number) {
+  world w;
+  w.timing.interrupts = true;
+  const perf_run r = w.run();
+  EXPECT_TRUE(r.partial);
+  EXPECT_EQ(world::item(r).state, item_state::not_run);
+  EXPECT_EQ(exit_code_of(r), exit_code::partial);
+}
+
+TEST(measure, what_does_not_fit_the_budget_is_left_out) {
+  world w;
+  w.setup.budget_s = 1e-3;
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 0u);
+  EXPECT_EQ(world::item(r).state, item_state::not_run);
+  EXPECT_NE(world::item(r).reason.find("budget"), std::string::npos);
+}
+
+TEST(measure, input_sets_rotate_beyond_twice_the_cache) {
+  world w;
+  const perf_run r = w.run();
+  EXPECT_TRUE(r.points[0].cold);
+  EXPECT_GE(r.points[0].reuse_distance_bytes, 2.0 * (1 << 20));
+  EXPECT_EQ(w.timing.spec.timing.cold_sets, r.points[0].rounds_of_sets);
+  w.setup.cold = false;
+  EXPECT_FALSE(w.run().points[0].cold);
+  EXPECT_EQ(w.timing.spec.timing.cold_sets, 0);
+}
+
+TEST(measure, limits_of_the_run_are_medians_of_its_points) {
+  world w;
+  w.setup.what.contexts = {256, 512};
+  const perf_run r = w.run();
+  ASSERT_TRUE(r.ceilings.known());
+  EXPECT_EQ(r.ceilings.flops.at("fp32"), 1e11);
+  EXPECT_EQ(r.ceilings.flops.at("bf16"), 1e11);
+  EXPECT_EQ(r.ceilings.bytes_per_s, 1e10);
+  const auto report = to_report_json(r);
+  EXPECT_EQ(report["ceilings"]["flops"]["fp32"], 1e11);
+  EXPECT_EQ(report["schema"], "msabench.perf/1");
+}
+
+}  // namespace
+}  // namespace msabench
