@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -141,14 +142,22 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
                       "verified"};
   std::vector<row> rows;
   std::string below;
+  // What several items have in common is told once.
+  std::vector<std::pair<std::string, std::string>> remarks;
   for (const auto& i : point.items) {
+    const std::string who = fmt::format("{} by {}", i.operation, label(run, i.implementation));
     if (i.figures) rows.push_back(cells(run, i));
     if (!i.figures || i.state == item_state::unverified)
-      below += fmt::format("- {} by {}: **{}** {}\n", i.operation, label(run, i.implementation), upper(name(i.state)),
-                           markdown_escaped(i.reason));
-    for (const auto& remark : i.remarks)
-      below += fmt::format("- {} by {}: {}\n", i.operation, label(run, i.implementation), markdown_escaped(remark));
+      below += fmt::format("- {}: **{}** {}\n", who, upper(name(i.state)), markdown_escaped(i.reason));
+    for (const auto& remark : i.remarks) {
+      const auto told = std::ranges::find(remarks, remark, &std::pair<std::string, std::string>::first);
+      if (told == remarks.end())
+        remarks.emplace_back(remark, who);
+      else
+        told->second += ", " + who;
+    }
   }
+  for (const auto& [remark, who] : remarks) below += fmt::format("- {}: {}\n", who, markdown_escaped(remark));
   // The column of the other implementation is there only where there is one.
   std::vector<row> shown = rows;
   row heads = titles;
