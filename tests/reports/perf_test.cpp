@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed runs as people and programs read them: what has no number shows none, and what is not verified says so.
+#include "reports/perf.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/verdict.h"
+
+namespace msabench {
+namespace {
+
+perf_item item(const char* operation, item_state state, const char* reason = "") {
+  perf_item i;
+  i.name = std::string(operation) + "/m3/q1.n8K/bf16.paged/random/s0";
+  i.definition_sha256 = std::string(64, 'a');
+  i.operation = operation;
+  i.state = state;
+  i.reason = reason;
+  i.timing.time_us.assign(12, 1234.0);
+  i.time_us = summarize(i.timing.time_us);
+  i.converged = true;
+  i.rows_checked = i.rows_total = 1;
+  if (state == item_state::measured || state == item_state::unverified) {
+    i.figures = perf_figures{};
+    i.work.useful_flops = 1;
+    i.figures->flops_per_s = 5e10;
+    i.figures->bytes_per_s = 7e9;
+    i.figures->efficiency = 0.625;
+    i.figures->bound = "bytes";
+  }
+  return i;
+}
+
+perf_run run_of(std::vector<perf_item> items) {
+  perf_run run;
+  run.suite = "decode";
+  run.cache = "cold";
+  run.implementations = {{"mine", "1", "", "", ""}};
+  run.argv = {"msabench", "perf"};
+  perf_point p;
+  p.phase = "decode";
+  p.query_tokens = 1;
+  p.context = 8192;
+  p.selection = "random";
+  p.cold = true;
+  p.items = std::move(items);
+  run.points = {p};
+  return run;
+}
+
+std::string shown(const perf_run& run) { return perf_point_text(run, run.points[0]) + perf_summary_text(run); }
+
+TEST(perf_report, a_measured_item_is_a_row) {
+  const std::string text = shown(run_of({item("attend", item_state::measured)}));
+  for (const char* part : {"| attend", "1.23 ms", "12 |", "50 |", "0.62 bytes", "1 of 1 rows", "MEASURED"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("against other"), std::string::npos);
+}
+
+TEST(perf_report, without_a_number_there_is_no_row) {
+  for (const auto& [state, word] : {std::pair{item_state::failed, "**FAILED** because"},
+                                    {item_state::busy, "**BUSY** because"},
+                                    {item_state::unsupported, "**UNSUPPORTED** because"},
+                                    {item_state::not_run, "**NOT-RUN** because"}}) {
+    const std::string text = shown(run_of({item("attend", state, "because")}));
+    EXPECT_EQ(text.find("| attend"), std::string::npos) << text;
+    EXPECT_EQ(text.find("1.23 ms"), std::string::npos) << text;
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+    EXPECT_EQ(text.find("\nMEASURED"), std::string::npos) << text;
+  }
+}
+
+TEST(perf_report, unverified_numbers_are_marked) {
+  const std::string text = shown(run_of({item("attend", item_state::unverified, "nobody knows")}));
+  EXPECT_NE(text.find(" NO |"), std::string::npos) << text;
+  EXPECT_NE(text.find("**UNVERIFIED** nobody knows"), std::string::npos);
+  EXPECT_EQ(text.find("\nMEASURED"), std::string::npos);
+}
+
+TEST(perf_report, gains_over_unverified_outputs_have_a_question_mark) {
+  perf_run run = run_of({item("msa", item_state::measured)});
+  run.points[0].items[0].figures->gain_over_dense = 6.5;
+  EXPECT_NE(shown(run).find("6.5x ?"), std::string::npos);
+  run.points[0].items[0].figures->gain_verified = true;
+  EXPECT_EQ(shown(run).find("6.5x ?"), std::string::npos);
+}
+
+TEST(perf_report, foreign_text_stays_on_its_line) {
+  const std::string text = shown(run_of({item("attend", item_state::failed, "a\n| b | <b>")}));
+  EXPECT_EQ(text.find("\n| b"), std::string::npos);
+  EXPECT_EQ(text.find("<b>"), std::string::npos);
+}
+
+TEST(perf_report, exit_codes_put_failures_first) {
+  const auto code = [](std::vector<item_state> states, bool partial = false) {
+    std::vector<perf_item> items;
+    for (const item_state s : states) items.push_back(item("attend", s, "x"));
+    perf_run run = run_of(std::move(items));
+    run.partial = partial;
+    return exit_code_of(run);
+  };
+  using enum item_state;
+  EXPECT_EQ(code({measured, not_run, unsupported}), exit_code::ok);
+  EXPECT_EQ(code({measured, busy, failed, unverified}, true), exit_code::failed);
+  EXPECT_EQ(code({measured, busy, unverified}, true), exit_code::environment_refused);
+  EXPECT_EQ(code({measured, unverified}), exit_code::partial);
+  EXPECT_EQ(code({measured}, true), exit_code::partial);
+  EXPECT_EQ(code({unsupported, not_run}), exit_code::nothing_verified);
+  EXPECT_EQ(code({}), exit_code::nothing_verified);
+}
+
+TEST(perf_report, json_has_no_figures_where_there_is_no_number) {
+  const auto report =
+      to_report_json(run_of({item("attend", item_state::measured), item("dense", item_state::failed, "wrong")}));
+  const auto& items = report["points"][0]["items"];
+  EXPECT_TRUE(items[0]["figures"].is_object());
+  EXPECT_TRUE(items[1]["figures"].is_null());
+  EXPECT_EQ(items[1]["samples"]["time_us"].size(), 12u);
+  EXPECT_FALSE(report.contains("ceilings"));
+  EXPECT_EQ(report["summary"]["states"]["failed"], 1);
+  EXPECT_EQ(report["summary"]["exit_code"], 1);
+}
+
+TEST(perf_report, page_names_machine_command_and_limits) {
+  perf_run run = run_of({item("attend", item_state::measured)});
+  run.environment = {{"cpu", "a CPU"}, {"cores_available", 2}, {"os", "an OS"}};
+  run.ceilings.flops["fp32"] = 3e11;
+  run.ceilings.bytes_per_s = 2e10;
+  run.ceilings.source = "measured";
+  const std::string page = perf_markdown_text(run);
+  for (const char* part : {"a CPU, 2 cores, an OS", "`msabench perf`", "300 GFLOP/s", "20 GB/s", "decode, context 8K"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+}
+
+}  // namespace
+}  // namespace msabench
