@@ -189,6 +189,9 @@ class measurement {
     return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup + 10);
   }
 
+  // With so few that something can be said at all.
+  static double least_samples_s(double launch_s) { return launch_s * (warmup + 3); }
+
   double estimate(const suite_point& p) const {
     double seconds = shortest_loop_s + 0.5, bytes = 0, touched = 0;
     for (const auto& c : p.cases) {
@@ -264,7 +267,7 @@ class measurement {
       candidate* longest = nullptr;
       for (auto& c : all) {
         if (!c.runs) continue;
-        needed += fewest_samples_s(c.predicted_s) + verification_s(c.definition) +
+        needed += least_samples_s(c.predicted_s) + verification_s(c.definition) +
                   set_bytes(c.definition, c.agreed.agreed) / copied_bytes_per_s;
         if (!longest || c.predicted_s > longest->predicted_s) longest = &c;
       }
