@@ -149,10 +149,15 @@ class attention_run {
                           call_.group,
                           exponent_scale_,
                           work.first_visible};
-    for (std::int64_t row = 0; row < rows.count(); ++row) {
+    const auto address = [&](std::int64_t row) {
       const row_index index = at(work, row);
-      const std::int64_t element = index.token * call_.q_row_stride + index.head * call_.q_head_stride;
-      widen(call_.q + element * bytes_of(call_.q_type), call_.q_type, call_.d, sign, scratch.queries + row * call_.d);
+      return call_.q + (index.token * call_.q_row_stride + index.head * call_.q_head_stride) * bytes_of(call_.q_type);
+    };
+    constexpr std::int64_t rows_ahead = 32;
+    for (std::int64_t row = 0; row < rows.count(); ++row) {
+      if (row + rows_ahead < rows.count())
+        bring_near(address(row + rows_ahead), call_.d * static_cast<int>(bytes_of(call_.q_type)));
+      widen(address(row), call_.q_type, call_.d, sign, scratch.queries + row * call_.d);
     }
     return rows;
   }

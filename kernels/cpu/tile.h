@@ -45,6 +45,11 @@ constexpr std::int64_t chunk_tiles(std::int64_t tiles) {
   return std::max<std::int64_t>(4, ceil_div(tiles, most_chunks));
 }
 
+/// Asks for memory into the second-level cache: the first one is full of what is being computed.
+inline void bring_near(const char* from, int bytes) {
+  for (int line = 0; line < bytes; line += static_cast<int>(line_bytes)) __builtin_prefetch(from + line, 0, 2);
+}
+
 /// Hands out pieces of a block of memory, each at the start of a cache line; without memory it only counts. The count is
 /// a double, since sizes that no machine has must not wrap around.
 class carver {

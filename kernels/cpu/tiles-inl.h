@@ -135,11 +135,6 @@ HWY_INLINE void transpose_words(const char* const* rows, std::int64_t offset, bi
 }
 #endif
 
-/// Asks for memory into the second-level cache: the first one is full of what is being computed.
-HWY_INLINE void bring_near(const char* from, int bytes) {
-  for (int line = 0; line < bytes; line += static_cast<int>(line_bytes)) __builtin_prefetch(from + line, 0, 2);
-}
-
 /// A panel of the transpose of `count` <= panel_lanes rows of d elements: [d][panel_lanes]. Columns that are missing in
 /// the last vector repeat the last row, since no other memory may be read. Meanwhile the first `near_count` <= count rows
 /// at `near` are brought near.
