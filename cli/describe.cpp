@@ -7,12 +7,12 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
-#include "judge/rows.h"
 #include "conformance/runner.h"
 #include "conformance/targets.h"
 #include "core/case.h"
 #include "core/operator_table.h"
 #include "core/units.h"
+#include "judge/rows.h"
 
 namespace msabench {
 

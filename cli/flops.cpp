@@ -25,19 +25,6 @@ struct arguments {
   output out;
 };
 
-std::vector<std::int64_t> parse_contexts(std::string_view text) {
-  if (text.empty()) bad_input("--context", text, "is empty", "give sizes separated by commas, like 8K,128K,1M");
-  constexpr std::size_t most = 1000;
-  std::vector<std::int64_t> contexts;
-  for (;;) {
-    const auto comma = text.find(',');
-    contexts.push_back(parse_size("--context", text.substr(0, comma)));
-    if (contexts.size() > most) bad_input("--context", {}, fmt::format("has more than {} sizes", most), "give fewer");
-    if (comma == std::string_view::npos) return contexts;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 work_phase parse_phase(std::string_view text) {
   for (const auto phase : {work_phase::prefill, work_phase::decode, work_phase::training})
     if (name(phase) == text) return phase;
@@ -47,7 +34,9 @@ work_phase parse_phase(std::string_view text) {
 work_request parse(const arguments& a) {
   work_request request;
   request.phase = parse_phase(a.phase);
-  request.contexts = parse_contexts(a.context);
+  request.contexts = parse_sizes("--context", a.context);
+  if (request.contexts.empty())
+    bad_input("--context", a.context, "is empty", "give sizes separated by commas, like 8K,128K,1M");
   if (!a.chunk.empty()) {
     request.chunk = parse_size("--chunk", a.chunk);
     if (request.phase != work_phase::prefill)

@@ -33,7 +33,7 @@ void implementation_options::resolve() {
   if (in_process_ && !timeout_text_.empty())
     bad_input("--timeout-s", timeout_text_, "cannot be kept with --in-process", "leave one of the two out");
   std::optional<device> asked;
-  if (!device_text_.empty()) asked = parse_device("--device", device_text_);
+  if (!device_text_.empty()) asked = device_from_text("--device", device_text_);
   if (!timeout_text_.empty()) how_.query_timeout_s = timeout_s_.emplace(parse_seconds("--timeout-s", timeout_text_));
   if (!threads_text_.empty()) {
     const auto threads = parse_uint64("--threads", threads_text_);

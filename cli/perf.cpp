@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // msabench perf: how fast an implementation is, beside the machine's limits and beside another implementation.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/implementation.h"
 #include "cli/output.h"
-#include "cli/suite_version.h"
+#include "cli/speed.h"
 #include "cli/verbs.h"
-#include "core/environment_error.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/units.h"
-#include "host/conditions.h"
-#include "host/implementation.h"
 #include "host/interrupt.h"
-#include "perf/measure.h"
 #include "reports/perf.h"
 
 namespace msabench {
@@ -35,20 +28,6 @@ struct arguments {
   output out;
 };
 
-std::vector<std::int64_t> parse_contexts(std::string_view text) {
-  std::vector<std::int64_t> contexts;
-  constexpr std::size_t most = 100;
-  while (!text.empty()) {
-    const auto comma = text.find(',');
-    contexts.push_back(parse_size("--context", text.substr(0, comma)));
-    if (contexts.size() > most) bad_input("--context", {}, fmt::format("has more than {} sizes", most), "give fewer");
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
-    if (text.empty()) bad_input("--context", text, "ends with a comma", "give sizes like 8K,128K,1M");
-  }
-  return contexts;
-}
-
 template <std::size_t N>
 void require_word(std::string_view field, const std::string& text, const std::string_view (&words)[N]) {
   for (const auto w : words)
@@ -59,7 +38,7 @@ void require_word(std::string_view field, const std::string& text, const std::st
 suite_request parse_suite_request(const arguments& a) {
   suite_request r;
   r.suite = parse_suite(a.suite);
-  r.contexts = parse_contexts(a.context);
+  r.contexts = parse_sizes("--context", a.context);
   r.batch = parse_size("--batch", a.batch);
   if (!a.chunk.empty()) {
     r.chunk = parse_size("--chunk", a.chunk);
@@ -82,7 +61,7 @@ suite_request parse_suite_request(const arguments& a) {
 }
 
 perf_setup parse_setup(const arguments& a) {
-  perf_setup setup;
+  perf_setup setup = setup_of_machine(a.impl.executor_settings());
   setup.what = parse_suite_request(a);
   setup.budget_s = parse_seconds("--budget-s", a.budget_s);
   constexpr std::string_view caches[] = {"cold", "hot"}, answers[] = {"refuse", "tell"};
@@ -91,9 +70,6 @@ perf_setup parse_setup(const arguments& a) {
   setup.cold = a.cache == "cold";
   setup.tell_busy = a.busy == "tell";
   setup.timeout_s = a.impl.timeout_s();
-  setup.threads = a.impl.executor_settings().threads > 0 ? a.impl.executor_settings().threads : available_cores();
-  setup.last_level_cache_bytes = last_level_cache_bytes();
-  setup.available_memory_bytes = available_memory_bytes();
   return setup;
 }
 
@@ -119,25 +95,6 @@ paths open_folder(const std::string& folder) {
   return p;
 }
 
-perf_run begin_run(const invocation& chosen, const arguments& a, const perf_setup& setup) {
-  perf_run run;
-  run.suite_version = suite_version;
-  run.suite_commit = suite_commit;
-  run.suite_dirty = suite_dirty;
-  run.argv = chosen.argv;
-  run.start_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  run.suite = a.suite;
-  run.seed = setup.what.seed;
-  run.budget_s = setup.budget_s;
-  run.cache = a.cache;
-  run.threads = setup.threads;
-  run.environment = environment();
-  run.last_level_cache_bytes = setup.last_level_cache_bytes;
-  run.busy_limit = setup.limits.others;
-  run.steal_limit = setup.limits.steal;
-  return run;
-}
-
 int perf(const arguments& a, const invocation& chosen) {
   const perf_setup setup = parse_setup(a);
   plan_suite(setup.what);  // so that a wrong shape is told before anything is loaded
@@ -146,30 +103,10 @@ int perf(const arguments& a, const invocation& chosen) {
   a.out.open();
   const paths where = open_folder(a.folder);
 
-  perf_run run = begin_run(chosen, a, setup);
-  std::vector<std::unique_ptr<executor>> queries;
-  perf_executors with;
-  for (const auto& ref : refs) {
-    queries.push_back(make_worker_executor(ref, a.impl.executor_settings()));
-    run.implementations.push_back(queries.back()->info());
-    with.queries.push_back(queries.back().get());
-    with.labels.push_back(run.implementations.back().name);
-  }
-  const auto timing = make_timing_executor(refs, a.impl.executor_settings(), probe_bytes(setup));
-  with.timing = timing.get();
-
+  const perf_session session(refs, a.impl.executor_settings(), setup);
+  perf_run run = begin_speed_run(chosen.argv, setup, session);
   install_interrupt_handler();
-  const perf_events events{[&](const perf_run& planned) { a.out.print(perf_plan_text(planned)); },
-                           [&](const perf_point& point) { a.out.print(perf_point_text(run, point)); }};
-  std::exception_ptr gave_out;
-  try {
-    measure(setup, with, events, run);
-  } catch (const environment_error&) {
-    // What was measured so far is not lost with the machine.
-    if (run.points.empty()) throw;
-    gave_out = std::current_exception();
-    run.partial = true;
-  }
+  const std::exception_ptr gave_out = measure_and_print(setup, session, a.out, run);
   a.out.print(perf_summary_text(run));
   a.out.write(to_report_json(run));
   if (!a.folder.empty()) {

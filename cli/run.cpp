@@ -64,18 +64,13 @@ void report_paths::open() const {
     require_writable("--out", std::filesystem::path(folder) / name);
 }
 
-int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
-                   const output& out, const report_paths& paths) {
-  if (out.wants_json() && out.json_path() == paths.junit)
-    bad_input("--junit", paths.junit, "names the same file as --json", "give each its own");
-  out.open();
-  paths.open();
-  if (cases.empty()) {
-    fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
-  }
+finished_run run_and_print(const implementation_options& impl, const std::vector<case_spec>& cases,
+                           const run_request& request, const output& out) {
+  if (cases.empty()) fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
   for (const auto& c : cases) require_memory(c);  // before the first one runs, so that nothing is lost
   const auto on = impl.make();
-  run_record run = begin_record(request.argv, on->info());
+  finished_run done{begin_record(request.argv, on->info()), nullptr};
+  run_record& run = done.record;
   run.level = request.level;
   run.seed = request.seed;
   run.shard_index = request.shard_index;
@@ -84,7 +79,6 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
   install_interrupt_handler();
   const runner_options options{impl.timeout_s(), impl.repro_suffix()};
   const progress_line line(out);
-  std::exception_ptr gave_out;
   try {
     run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
       line.clear();
@@ -95,17 +89,27 @@ int run_and_report(const implementation_options& impl, const std::vector<case_sp
     });
   } catch (const environment_error&) {
     // The verdicts so far are not lost with the machine.
-    gave_out = std::current_exception();
+    done.gave_out = std::current_exception();
     run.partial = true;
   }
   line.clear();
+  return done;
+}
+
+int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
+                   const output& out, const report_paths& paths) {
+  if (out.wants_json() && out.json_path() == paths.junit)
+    bad_input("--junit", paths.junit, "names the same file as --json", "give each its own");
+  out.open();
+  paths.open();
+  const finished_run done = run_and_print(impl, cases, request, out);
   // First, so that a report that can't be written does not take the result along.
-  out.print(text_summary(run, out.colour()));
-  write_reports(run, out, paths);
+  out.print(text_summary(done.record, out.colour()));
+  write_reports(done.record, out, paths);
   if (!paths.folder.empty())
     out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
-  if (gave_out) std::rethrow_exception(gave_out);
-  return exit_code_of(run);
+  if (done.gave_out) std::rethrow_exception(done.gave_out);
+  return exit_code_of(done.record);
 }
 
 }  // namespace msabench

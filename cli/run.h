@@ -2,6 +2,7 @@
 // The part that check, repro and qualify share: run cases with progress, leave reports, print what a person needs.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,14 @@ struct run_request {
   std::int64_t shard_index = 0, shard_count = 1;
   bool show_detail = false;  // every check of every case, not only the failing ones
 };
+
+// A run whose cases were printed as they came; the caller prints the summary and leaves the reports.
+struct finished_run {
+  run_record record;            // marked partial after Ctrl-C
+  std::exception_ptr gave_out;  // environment_error that ended it early
+};
+finished_run run_and_print(const implementation_options& impl, const std::vector<case_spec>& cases,
+                           const run_request& request, const output& out);
 
 // Returns the exit code. The report is complete on disk when it does, marked partial after Ctrl-C.
 int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,

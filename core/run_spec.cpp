@@ -14,7 +14,7 @@ constexpr std::array<enum_word<device_type>, 2> device_types = {
 
 }  // namespace
 
-device parse_device(std::string_view field, std::string_view text) {
+device device_from_text(std::string_view field, std::string_view text) {
   if (text == "cpu") return {};
   if (text == "cuda") return {device_type::cuda, 0};
   if (text.starts_with("cuda:") && text.size() <= 8)

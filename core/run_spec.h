@@ -20,7 +20,7 @@ struct device {
 };
 
 // "cpu", "cuda" or "cuda:N"; usage_error naming `field`.
-device parse_device(std::string_view field, std::string_view text);
+device device_from_text(std::string_view field, std::string_view text);
 
 struct timing_spec {
   bool enabled = false;

@@ -76,6 +76,20 @@ std::int64_t parse_size(std::string_view field, std::string_view text) {
   return *size;
 }
 
+std::vector<std::int64_t> parse_sizes(std::string_view field, std::string_view text) {
+  std::vector<std::int64_t> sizes;
+  constexpr std::size_t most = 1000;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    sizes.push_back(parse_size(field, text.substr(0, comma)));
+    if (sizes.size() > most) bad_input(field, {}, fmt::format("has more than {} sizes", most), "give fewer");
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (text.empty()) bad_input(field, text, "ends with a comma", "give sizes like 8K,128K,1M");
+  }
+  return sizes;
+}
+
 std::string format_size(std::int64_t size) {
   constexpr std::int64_t kilo = 1024, mega = 1024 * 1024;
   if (size > 0 && size % mega == 0) return fmt::format("{}M", size / mega);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace msabench {
 
@@ -17,6 +18,9 @@ std::int64_t parse_size(std::string_view field, std::string_view text);
 std::string format_size(std::int64_t size);
 // text is a size, written as format_size writes it.
 bool canonical_size(std::string_view text) noexcept;
+
+// Sizes with commas between them, at most 1000; none for an empty text.
+std::vector<std::int64_t> parse_sizes(std::string_view field, std::string_view text);
 
 // Decimal digits, 0 .. 2^64 - 1, no sign; leading zeros are refused.
 std::uint64_t parse_uint64(std::string_view field, std::string_view text);

@@ -231,6 +231,11 @@ class measurement {
     return point;
   }
 
+  // lse_idx is for training; who serves asks `index` for ids alone.
+  static void leave_out_training_outputs(input_set& set) {
+    std::erase_if(set.outputs, [](const buffer& b) { return b.where == slot::lse_idx; });
+  }
+
   std::list<candidate> negotiate_all(const suite_point& p) {
     std::list<candidate> all;
     for (std::size_t at = 0; at < p.cases.size(); ++at)
@@ -292,6 +297,7 @@ class measurement {
         sets.push_back(make_inputs(c.definition, c.agreed.agreed));
         c.item.remarks.push_back("on a copy of the inputs, since it takes them in another layout");
       }
+      leave_out_training_outputs(sets.back());
       c.set = &sets.back();
       if (const auto counts = counts_of(view_of(*c.set, slot::ids), c.definition, c.agreed.agreed))
         take_work(c, work_of_case(c.definition, c.agreed.agreed, counts));

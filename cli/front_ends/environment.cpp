@@ -20,21 +20,6 @@ namespace {
 
 constexpr const char* impl_variable = "MSABENCH_IMPL";
 
-// A reader of the line has set a variable and given no option.
-[[noreturn]] void rename_field(const usage_error& e, const char* variable) {
-  diagnostic d = e.what_is_wrong();
-  d.field = variable;
-  throw usage_error(d);
-}
-
-implementation_ref resolve(const std::string& impl, std::optional<device> asked) {
-  try {
-    return resolve_implementation(impl, asked);
-  } catch (const usage_error& e) {
-    rename_field(e, impl_variable);
-  }
-}
-
 }  // namespace
 
 std::optional<std::string> variable(const char* name) {
@@ -50,7 +35,7 @@ front_end_setup setup_from_environment() {
   setup.repro_suffix = " --impl " + shell_word(*impl);
   std::optional<device> asked;
   if (const auto device_text = variable("MSABENCH_DEVICE")) {
-    asked = parse_device("MSABENCH_DEVICE", *device_text);
+    asked = device_from_text("MSABENCH_DEVICE", *device_text);
     setup.repro_suffix += " --device " + *device_text;
   }
   if (const auto threads_text = variable("MSABENCH_THREADS")) {
@@ -64,7 +49,7 @@ front_end_setup setup_from_environment() {
     setup.how.query_timeout_s = setup.timeout_s.emplace(parse_seconds("MSABENCH_TIMEOUT_S", *timeout_text));
     setup.repro_suffix += " --timeout-s " + *timeout_text;
   }
-  setup.impl = resolve(*impl, asked);
+  setup.impl = from_variable(impl_variable, [&] { return resolve_implementation(*impl, asked); });
   return setup;
 }
 

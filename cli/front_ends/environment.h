@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "core/error.h"
 #include "host/executor.h"
 
 namespace msabench {
@@ -28,6 +29,18 @@ std::uint64_t seed_from_environment();
 
 // The value of a variable; nothing if it is unset or empty.
 std::optional<std::string> variable(const char* name);
+
+// What `f` returns; a usage_error that it throws names the variable instead of an option.
+template <class F>
+auto from_variable(const char* name, F&& f) {
+  try {
+    return f();
+  } catch (const usage_error& e) {
+    diagnostic d = e.what_is_wrong();
+    d.field = name;
+    throw usage_error(d);
+  }
+}
 
 // Calls `main` and turns what it throws into one line on stderr and an exit code, as `msabench` does.
 int guarded(const char* program, const std::function<int()>& main);

@@ -135,8 +135,8 @@ class cpu_probes::state {
   }
 
   double flops_per_s(double seconds) {
-    // Rounds of which a few hundred take about 10 us.
-    constexpr std::int64_t rounds = 256;
+    // About 20 us: adding up the lanes at the end of a call, a third of a microsecond, must not count.
+    constexpr std::int64_t rounds = 8192;
     return together(seconds, [this](int, double until_s, clock::time_point start) {
       double done = 0;
       do {

@@ -119,7 +119,7 @@ class Flops(ProgramTest):
             (["--device", bad_json], ["--device", "not valid JSON"]),
             (["--phase", "rest"], ["--phase rest", "prefill, decode or training"]),
             (["--context", ""], ["--context", "empty"]),
-            (["--context", "8K,"], ["--context", "empty"]),
+            (["--context", "8K,"], ["--context", "ends with a comma"]),
             (["--context", ",8K"], ["--context", "empty"]),
             (["--context", "0"], ["--context 0", "zero"]),
             (["--context", "-5"], ["--context"]),

@@ -39,6 +39,18 @@ def plugin(name):
     return path
 
 
+class Busy:
+    """As many processes that do nothing but run as there are cores."""
+
+    def __enter__(self):
+        self.running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+
+    def __exit__(self, *_):
+        for process in self.running:
+            process.kill()
+            process.wait()
+
+
 class ProgramTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from program import ProgramTest, plugin, run
+from program import Busy, ProgramTest, plugin, run
 
 
 class Whole(ProgramTest):
@@ -37,12 +37,26 @@ class Whole(ProgramTest):
         self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass"})
 
     def test_qualify_leaves_its_reports(self):
-        result = run("qualify", cwd=self.folder)
+        result = run("qualify", "--without-speed", cwd=self.folder)
         self.assertEqual(result.code, 0, result.out + result.err)
         folder = self.folder / "out" / "qualify"
+        page = (folder / "report.md").read_text()
+        self.assertIn("**Right? PASSED**", page)
+        self.assertIn("NOT MEASURED: left out by --without-speed", page)
         self.assertEqual(sorted(p.name for p in folder.iterdir()), ["junit.xml", "report.json", "report.md"])
         report = json.loads((folder / "report.json").read_text())
         self.assertEqual(report["schema"], "msabench.report/1")
+
+    def test_qualify_on_a_busy_machine_says_so(self):
+        """Right is told, fast is not, and no number slips into the page."""
+        with Busy():
+            result = run("qualify", "--impl", "naive", "--budget-s", "5", "--out", self.folder / "out")
+        self.assertEqual(result.code, 4, result.out + result.err)
+        page = (self.folder / "out" / "report.md").read_text()
+        self.assertIn("**Right? PASSED**", page)
+        self.assertIn("NOT MEASURED", page)
+        self.assertIn("busy", page)
+        self.assertNotIn("GFLOP/s", page)
 
     def test_shards_make_the_whole(self):
         whole = self.report("check", "--impl", "naive", "--op", "select", code=0)

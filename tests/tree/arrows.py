@@ -31,6 +31,7 @@ LIBRARIES = {
     "cli11": re.compile(r"CLI/.+"),
     "openmp": re.compile(r"omp\.h"),
     "gtest": re.compile(r"g(?:test|mock)/.+"),
+    "benchmark": re.compile(r"benchmark/.+"),
     "highway": re.compile(r"hwy/.+"),
     "toml": re.compile(r"toml\+\+/.+"),
     "cuda": re.compile(r"(?:cuda|cublas|cudnn|nvml|nvrtc|nv|cub|thrust|cutlass|cute|mma|cooperative_groups|driver_types|vector_types|"

@@ -98,7 +98,7 @@ class setup(unittest.TestCase):
             # The system's own Python is found by its full path, which no PATH hides.
             self.assertEqual(done.stdout.replace("python3-jsonschema ", ""),
                              "apt-get install -y --no-install-recommends g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev "
-                             "libcli11-dev libhwy-dev libssl-dev libgtest-dev python3 binutils make locales ccache\n")
+                             "libcli11-dev libhwy-dev libssl-dev libgtest-dev libbenchmark-dev python3 binutils make locales ccache\n")
             self.assertEqual(here.log(), [])
 
     def test_minimal_leaves_the_tests_needs_out(self):

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/session.h"
+
+namespace msabench {
+
+perf_session::perf_session(std::span<const implementation_ref> implementations, const executor_options& how,
+                           const perf_setup& setup) {
+  for (const auto& ref : implementations) {
+    queries_.push_back(make_worker_executor(ref, how));
+    records_.push_back(queries_.back()->info());
+  }
+  timing_ = make_timing_executor({implementations.begin(), implementations.end()}, how, probe_bytes(setup));
+}
+
+perf_executors perf_session::executors() const {
+  perf_executors with;
+  for (std::size_t i = 0; i < queries_.size(); ++i) {
+    with.queries.push_back(queries_[i].get());
+    with.labels.push_back(records_[i].name);
+  }
+  with.timing = timing_.get();
+  return with;
+}
+
+}  // namespace msabench
