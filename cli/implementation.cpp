@@ -50,6 +50,16 @@ std::unique_ptr<executor> implementation_options::make() const {
   return in_process_ ? make_in_process_executor(*where_, how_) : make_worker_executor(*where_, how_);
 }
 
+std::unique_ptr<executor> implementation_options::make_naive() const {
+  constexpr std::string_view baseline = "naive";
+  for (const auto& built_in : builtin_implementations()) {
+    if (built_in.name != baseline || !built_in.present) continue;
+    const implementation_ref ref = resolve_implementation(built_in.name, std::nullopt);
+    if (ref.path != where_->path) return make_worker_executor(ref, how_);
+  }
+  return nullptr;
+}
+
 std::string implementation_options::repro_suffix() const {
   std::string text = " --impl " + shell_word(impl_);
   if (!device_text_.empty()) text += " --device " + device_text_;

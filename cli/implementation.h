@@ -24,6 +24,8 @@ class implementation_options {
   const implementation_ref& reference() const { return *where_; }
   const executor_options& executor_settings() const { return how_; }
   bool in_process() const { return in_process_; }
+  // The built-in `naive`, which errors are compared with; null where it is what runs, or is not there.
+  std::unique_ptr<executor> make_naive() const;
   std::optional<double> timeout_s() const { return timeout_s_; }
   std::string repro_suffix() const;  // the options that reproduce this choice, with a leading blank
 

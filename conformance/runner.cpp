@@ -5,7 +5,8 @@
 
 #include <chrono>
 
-#include "judge/rows.h"
+#include "conformance/accuracy.h"
+#include "conformance/promises.h"
 #include "conformance/targets.h"
 #include "core/environment_error.h"
 #include "core/error.h"
@@ -13,8 +14,10 @@
 #include "core/units.h"
 #include "host/executor.h"
 #include "host/interrupt.h"
+#include "host/launch_recorder.h"
 #include "inputs/input_set.h"
 #include "judge/judge.h"
+#include "judge/rows.h"
 
 namespace msabench {
 
@@ -66,18 +69,8 @@ void name_modified_inputs(observation& seen, const case_spec& c, const input_set
   }
 }
 
-// What an implementation promises and this version has no check for: it must not read as held.
-std::vector<std::string> unchecked_promises(const profile& delivers) {
-  std::vector<std::string> names;
-  for (const auto& [promised, text] : {std::pair{delivers.batch_invariant, "batch_invariant"},
-                                       {delivers.split_invariant, "split_invariant"},
-                                       {delivers.graph_safe, "graph_safe"},
-                                       {delivers.hardened, "hardened"}})
-    if (promised) names.emplace_back(text);
-  return names;
-}
-
-void judge_outputs(case_record& record, judge::subject& what, const observation& seen, const input_set& set) {
+void judge_outputs(case_record& record, judge::subject& what, const observation& seen, input_set& set,
+                   const promise_findings& promises, const runner_options& options) {
   const case_spec& c = what.definition;
   what.inputs = set.views();
   const auto rows = rows_to_check(c, seen.launches.empty() ? "" : seen.launches[0].outputs_sha256);
@@ -91,13 +84,23 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   }
   record.checks = judge::check_violations(what, seen);
   for (auto& check : judge::merge_launches(what, seen.launches, per_launch)) record.checks.push_back(std::move(check));
+  record.checks.insert(record.checks.end(), promises.checks.begin(), promises.checks.end());
+  if (options.naive != nullptr)
+    if (auto ratio = compare_with_naive(*options.naive, what, *expected, record.checks, set, how_to_run(c, options)))
+      record.checks.push_back(std::move(*ratio));
   if (!what.targets.empty()) record.sees = expected->measure();
   record.rows_checked = expected->rows_checked();
   for (const auto& check : record.checks)
     if (!check.observed)
       record.unobserved.push_back(check.id + " not observed" + (check.note.empty() ? "" : ": " + check.note));
-  for (const std::string& promise : unchecked_promises(what.delivers))
-    record.unobserved.push_back(fmt::format("promise {} not checked: no case of this version holds it to it", promise));
+  // What is only reported and unusual.
+  for (const auto& check : record.checks)
+    if (!check.gate && check.observed && !check.passed)
+      record.remarks.push_back(fmt::format(
+          "{}: {}", check.id,
+          check.note.empty() ? fmt::format("{:.3g} {}, usual is up to {:.3g}", check.value, check.unit, check.limit)
+                             : check.note));
+  record.unobserved.insert(record.unobserved.end(), promises.unobserved.begin(), promises.unobserved.end());
   if (record.rows_total == 0) record.remarks.push_back("no query tokens: only that nothing is touched was checked");
   take_decision(record, judge::decide(what, seen, record.checks, record.sees));
 }
@@ -136,7 +139,14 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
   // What an implementation wrote into an input would be judged as if it had been asked for.
   for (const auto& v : seen.violations)
     if (v.what == violation::kind::input_modified) return judge_without_outputs(record, what, seen);
-  judge_outputs(record, what, seen, set);
+  const promise_findings promises = hold_to_promises(on, what, seen, set, how_to_run(c, options));
+  if (promises.ended) {
+    judge_without_outputs(record, what, promises.ended->seen);
+    record.reason = fmt::format("{}: {}", promises.ended->during, record.reason);
+    return;
+  }
+  for (const auto& v : promises.violations) add_violation(seen, v);
+  judge_outputs(record, what, seen, set, promises, options);
 }
 
 }  // namespace

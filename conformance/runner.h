@@ -16,6 +16,7 @@ namespace msabench {
 struct runner_options {
   std::optional<double> timeout_s;  // per case; empty: from the work model
   std::string repro_suffix;         // what follows the case name in the reproducing command, e.g. " --impl naive"
+  executor* naive = nullptr;        // whose errors are compared with (K6n); null: not compared
 };
 
 // Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.

@@ -35,6 +35,7 @@ void to_json(nlohmann::json& out, const check_result& c) {
          {"named", one_line(c.named, max_sentence_chars)},
          {"cure", one_line(c.cure, max_sentence_chars)},
          {"note", one_line(c.note, max_sentence_chars)}};
+  if (!c.promise.empty()) out["promise"] = one_line(c.promise, max_sentence_chars);
   // Absent where it says nothing: a reader then can't mistake "" for a kind.
   if (c.kind != fail_kind::none) out["kind"] = std::string(name(c.kind));
   put_number(out, "value", c.value);

@@ -170,6 +170,12 @@ std::vector<std::int64_t> evaluate(std::string_view shape, const problem& p, con
   return out;
 }
 
+std::string_view shape_text(const slot_rule& rule, const problem& p) {
+  if (rule.shape == "kv_scale") return p.kv_scale == 1 ? "1" : p.paged() ? "pages,Hkv,page_size" : "N,Hkv";
+  if (rule.shape == "idx_scale") return p.idx_scale == 1 ? "1" : p.paged() ? "idx_pages,page_size" : "N";
+  return p.paged() && !rule.paged_shape.empty() ? rule.paged_shape : rule.shape;
+}
+
 }  // namespace
 
 std::span<const slot_rule> slots_of(op o) {
@@ -264,15 +270,21 @@ extents bounds_of(const problem& p) {
 }
 
 std::vector<std::int64_t> shape_of(const slot_rule& rule, const problem& p, const extents& e) {
-  if (rule.shape == "kv_scale") {
-    if (p.kv_scale == 1) return {1};
-    return evaluate(p.paged() ? "pages,Hkv,page_size" : "N,Hkv", p, e);
+  return evaluate(shape_text(rule, p), p, e);
+}
+
+int axis_of(const slot_rule& rule, const problem& p, std::string_view symbol) {
+  std::string_view rest = shape_text(rule, p);
+  int axis = 0;
+  for (;; ++axis) {
+    const auto comma = rest.find(',');
+    if (rest.substr(0, comma) == symbol) break;
+    if (comma == std::string_view::npos) return -1;
+    rest.remove_prefix(comma + 1);
   }
-  if (rule.shape == "idx_scale") {
-    if (p.idx_scale == 1) return {1};
-    return evaluate(p.paged() ? "idx_pages,page_size" : "N", p, e);
-  }
-  return evaluate(p.paged() && !rule.paged_shape.empty() ? rule.paged_shape : rule.shape, p, e);
+  if (rule.where != slot::ids || axis > 1) return axis;
+  const id_layout layout = rule.dir == direction::in ? p.asked.in_id_layout : p.asked.out_id_layout;
+  return layout == id_layout::htk ? 1 - axis : axis;
 }
 
 }  // namespace msabench

@@ -38,6 +38,9 @@ std::span<const slot_rule> slots_of(op o);
 dtype type_of(const slot_rule& rule, const problem& p);
 bool present(const slot_rule& rule, const problem& p);
 
+// The axis of the slot's shape that is written as `symbol` ("T", "N", ...); -1: none. Ids in layout [H,T,k] count too.
+int axis_of(const slot_rule& rule, const problem& p, std::string_view symbol);
+
 // Sizes that the problem does not hold, or holds only as bounds.
 struct extents {
   std::int64_t t = 0;          // T

@@ -260,6 +260,7 @@ std::vector<check_result> attend_expectation::check(const launch& outputs, int l
     throw suite_error(fmt::format("the launch of a case of {} has no tensor out", name(what_.agreed.operation)));
   std::vector<check_result> checks{check_structure(got, launch_index, poison_seed), check_output(got), check_lse(got)};
   if (probe_of(what_.definition) != probe::none) checks.push_back(check_probe(got));
+  if (has_independent_values(what_.definition)) check_sizes(got, checks);
   return checks;
 }
 

@@ -25,6 +25,7 @@ class retrial {
   // Under a legal declaration.
   bool passes(const numerics& n) const {
     const roundoffs r = resolve(what_.agreed, n);
+    if (id_ == "K4b") return group_within(r);
     const attend_gauge gauge(what_, r);
     return std::ranges::all_of(failing_, [&](const auto* row) { return within(gauge, gauges_under(r, *row)); });
   }
@@ -36,12 +37,28 @@ class retrial {
     return reference::attend_head(in_, row.row, row.head, error);
   }
 
+  bool group_within(const roundoffs& r) const {
+    double squares = 0;
+    std::vector<double> out;
+    for (const auto* row : failing_) {
+      got_.out(row->row, row->head, out);
+      const auto size = size_of_errors(r, gauges_under(r, *row), out);
+      if (!size) return false;
+      squares += size->r * size->r;
+    }
+    return squares <= most_group_size * most_group_size * static_cast<double>(failing_.size());
+  }
+
   bool within(const attend_gauge& gauge, const reference::attend_row& row) const {
     if (id_ == "K2") return ratio_to(gauge.k2_limit(row), got_.lse(row.row, row.head), row.lse) <= 1;
     if (id_ == "K1" && !gauge.judges_k1(row)) return false;
     if (id_ == "K3" && !gauge.judges_k3()) return false;
     std::vector<double> out;
     got_.out(row.row, row.head, out);
+    if (id_ == "K4a") {
+      const auto size = size_of_errors(gauge.numbers(), row, out);
+      return size && size->r <= most_row_size;
+    }
     for (std::size_t c = 0; c < out.size(); ++c) {
       const double limit = id_ == "K1" ? gauge.k1_limit(row, c) : gauge.k3_limit(row, c);
       if (!(ratio_to(limit, out[c], row.out[c]) <= 1)) return false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "judge/declaration.h"
+#include "judge/error_size.h"
 #include "judge/judge.h"
 #include "reference/attend.h"
 #include "reference/rows.h"
@@ -28,14 +29,15 @@ class attend_gauge {
   // Checks that gate channels, by their ids.
   bool judges_k1(const reference::attend_row& row) const;
   bool judges_k3() const;
+  bool judges_k4() const;  // K4a
 
   double k1_limit(const reference::attend_row& row, std::size_t c) const;
   double k2_limit(const reference::attend_row& row) const;
   double k3_limit(const reference::attend_row& row, std::size_t c) const;
   std::vector<std::pair<std::string, double>> k3_terms(const reference::attend_row& row, std::size_t c) const;
 
-  // Largest ratio to the limit over the row's channels and log-sum-exp, of the checks that apply; which: "K1", "K2",
-  // "K3".
+  // Largest ratio to the limit over the row's channels and log-sum-exp, of the checks that apply; which: "K1" to "K3",
+  // "K4a".
   double worst_ratio(const reference::attend_row& row, std::span<const double> out, double lse, bool with_lse,
                      std::string* which) const;
 
@@ -76,6 +78,11 @@ class attend_expectation final : public expectation {
   check_result check_output(const attend_outputs& got) const;
   check_result check_lse(const attend_outputs& got) const;
   check_result check_probe(const attend_outputs& got) const;
+  // K4a, K4b and what is reported of K6, as far as there are rows for them (attend_sizes.cpp).
+  void check_sizes(const attend_outputs& got, std::vector<check_result>& into) const;
+  check_result check_rows_size(const attend_outputs& got, const error_sizes& sizes) const;
+  check_result check_groups_size(const attend_outputs& got, const error_sizes::group_of_rows& worst) const;
+  check_result report_accuracy(const attend_outputs& got, const error_sizes::summary& rows) const;
 
   const reference::attend_row& want(std::size_t row_index, std::int64_t head) const {
     return want_[row_index * static_cast<std::size_t>(what_.agreed.hq) + static_cast<std::size_t>(head)];

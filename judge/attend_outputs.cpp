@@ -51,6 +51,10 @@ bool attend_gauge::judges_k3() const {
   return probe_ == probe::code || (probe_ == probe::carry && r_.u_m_out <= 2 * u32);
 }
 
+bool attend_gauge::judges_k4() const {
+  return has_independent_values(what_.definition) && judges_error_size(what_.agreed, what_.declared);
+}
+
 double attend_gauge::k1_limit(const reference::attend_row& row, std::size_t c) const {
   return limit_of_output(r_, row, c).total;
 }
@@ -81,6 +85,8 @@ double attend_gauge::worst_ratio(const reference::attend_row& row, std::span<con
     if (judges_k1(row)) consider(ratio_to(k1_limit(row, c), out[c], row.out[c]), "K1");
     if (judges_k3()) consider(ratio_to(k3_limit(row, c), out[c], row.out[c]), "K3");
   }
+  if (judges_k4())
+    if (const auto size = size_of_errors(r_, row, out)) consider(size->r / most_row_size, "K4a");
   if (with_lse) consider(ratio_to(k2_limit(row), lse, row.lse), "K2");
   return worst;
 }

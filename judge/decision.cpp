@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "judge/error_size.h"
 #include "judge/judge.h"
 
 namespace msabench::judge {
@@ -47,8 +48,10 @@ std::string place_of(const worst_element& w) {
   return text;
 }
 
-// K1 .. K3 compare numbers; the others say in words what is wrong.
-bool is_numeric_check(const check_result& c) { return c.id == "K1" || c.id == "K2" || c.id == "K3"; }
+// K1 .. K4 compare numbers; the others say in words what is wrong.
+bool is_numeric_check(const check_result& c) {
+  return c.id == "K1" || c.id == "K2" || c.id == "K3" || c.id == "K4a" || c.id == "K4b";
+}
 
 // One declaration has to satisfy every failing check, or it is none that would have let the case pass.
 std::string cure_of(const std::vector<const check_result*>& failing) {
@@ -70,7 +73,9 @@ std::string line_of(const subject& what, const std::vector<const check_result*>&
   if (!c.named.empty()) parts.push_back(c.named);
   if (is_numeric_check(c)) {
     parts.push_back(fmt::format("got {}, want {}", number(c.worst.got), number(c.worst.want)));
-    std::string limit = fmt::format("error {} exceeds the limit {}", number(c.value), number(c.limit));
+    const bool in_expected_sizes = c.id == "K4a" || c.id == "K4b";
+    std::string limit = fmt::format("error {}{} exceeds the limit {}", number(c.value),
+                                    in_expected_sizes ? " times its expected size" : "", number(c.limit));
     if (!c.terms.empty())
       limit += fmt::format(" (largest term {} {})", c.terms.front().first, number(c.terms.front().second));
     parts.push_back(std::move(limit));
@@ -121,7 +126,8 @@ decision decide_failure(const subject& what, std::vector<const check_result*> fa
       others += (others.empty() ? "" : ", ") + failing[i]->id;
   if (!others.empty())
     reason += fmt::format("; {} {} too", others, others.find(',') == std::string::npos ? "fails" : "fail");
-  return decided(verdict::fail, first.kind, reason);
+  // Results that are right but not as promised; whatever else fails is graver.
+  return decided(first.promise.empty() ? verdict::fail : verdict::broken_promise, first.kind, reason);
 }
 
 // MSABENCH_UNSUPPORTED is a declaration before plan, and at run only of strides; afterwards a promise is broken.
@@ -210,6 +216,13 @@ decision decide(const subject& what, const observation& seen, const std::vector<
   if (what.delivers.rank_step > 0 && ranks_blocks(what.agreed.operation))
     return decided(verdict::quality_warning, fail_kind::none,
                    fmt::format("ranks on scores quantised to {} of the row's range", number(what.delivers.rank_step)));
+  // Within the limit, but larger than honest rounding of what is declared makes errors.
+  const auto large = std::ranges::find_if(
+      checks, [](const auto& c) { return c.id == "K4b" && c.observed && c.value > usual_group_size; });
+  if (large != checks.end())
+    return decided(verdict::quality_warning, fail_kind::none,
+                   fmt::format("errors are {} times their expected size, and honest ones stay below {} ({})",
+                               number(large->value), number(usual_group_size), large->note));
   return decided(verdict::pass, fail_kind::none, "");
 }
 

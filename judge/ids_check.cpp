@@ -107,7 +107,11 @@ check_result ids_check::choice(std::span<const std::int64_t> rows, const selecti
   }
   c.passed = wrong == 0;
   if (!c.passed) {
-    c.kind = fail_kind::selection;
+    // A tie that was worst of all: every set is one that an honest ranking selects, but not the one promised.
+    if (worst.what == selection_fault::kind::tie)
+      c.promise = "ties_low_id";
+    else
+      c.kind = fail_kind::selection;
     c.value = std::min(std::max(worst.excess, 0.0), unbounded_effect);
     if (worst.resolution > 0) c.terms = {{rules.rank_step > 0 ? "rank_step" : "scores", worst.resolution}};
     c.named = worst.text;

@@ -57,7 +57,12 @@ void join(std::vector<check_result>& checks, std::vector<check_result> attention
 }  // namespace
 
 msa_expectation::msa_expectation(const subject& what, std::span<const std::int64_t> rows)
-    : what_(what), rows_(rows.begin(), rows.end()), index_(with_targets(what, false), rows) {}
+    : what_(what), rows_(rows.begin(), rows.end()), index_(with_targets(what, false), rows) {
+  if (!plants_selection(what.definition)) {
+    auto of_main_branch = std::make_unique<recall>(attend_inputs_of(what_), index_.rows(), rows_);
+    if (!of_main_branch->empty()) recall_ = std::move(of_main_branch);
+  }
+}
 
 std::unique_ptr<msa_expectation::attention_part> msa_expectation::attention_on(
     std::vector<std::int32_t> ids, std::span<const std::int64_t> rows) const {
@@ -116,7 +121,10 @@ std::vector<check_result> msa_expectation::check(const launch& outputs, int laun
   if (what_.delivers.out_id_order == id_order::none) return check_without_ids(outputs, launch_index, poison_seed);
   auto checks = index_.check(outputs, launch_index, poison_seed);
   std::erase_if(checks, [](const check_result& c) { return c.id == "K2"; });  // of lse_idx, which msa does not have
-  join(checks, attention_on_returned(ids_of(what_, outputs)).check(outputs, launch_index, poison_seed));
+  const tensor_view ids = ids_of(what_, outputs);
+  join(checks, attention_on_returned(ids).check(outputs, launch_index, poison_seed));
+  if (recall_)
+    for (auto& c : recall_->check(ids)) checks.push_back(std::move(c));
   return checks;
 }
 

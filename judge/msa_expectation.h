@@ -11,6 +11,7 @@
 #include "judge/attend_expectation.h"
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
+#include "judge/recall.h"
 
 namespace msabench::judge {
 
@@ -37,6 +38,7 @@ class msa_expectation final : public expectation {
   subject what_;
   std::vector<std::int64_t> rows_;
   index_expectation index_;
+  std::unique_ptr<recall> recall_;  // null where keys that nobody may select hold no values
   // Of the last launch: mostly the next one selects the same.
   mutable std::unique_ptr<attention_part> last_;
 };

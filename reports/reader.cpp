@@ -96,6 +96,7 @@ check_result read_check(const json_fields& fields) {
   c.worst = read_worst(object(fields, "worst"));
   fields.read("named", c.named);
   fields.read("cure", c.cure);
+  fields.read("promise", c.promise);
   fields.read("note", c.note);
   return c;
 }

@@ -143,6 +143,21 @@ TEST(targets, no_case_with_rows_is_without) {
   EXPECT_TRUE(targets_of(parse_case("attend/m3/rag.idle/bf16.paged/random/s0")).empty());
 }
 
+// 20 launches, and a second plan at the same time, of every operator, layout and type, each cheap.
+TEST(core_list, repeats_every_operator_layout_and_type) {
+  std::set<std::string> all, repeated;
+  for (const auto& c : choose(load_list("core"), {})) {
+    const std::string name_of = name(c);
+    std::string kind(name(c.operation));
+    kind += "/" + std::string(name(c.type)) + "." + std::to_string(static_cast<int>(c.layout));
+    all.insert(kind);
+    if (!c.options.rep) continue;
+    repeated.insert(kind);
+    EXPECT_LE(cost_triples(c), 200'000) << name_of;
+  }
+  for (const auto& kind : all) EXPECT_TRUE(repeated.contains(kind)) << kind;
+}
+
 TEST(core_list, covers_every_family_and_variant) {
   std::set<std::string> seen;
   for (const auto& c : choose(load_list("core"), {})) seen.insert(c.family + "." + c.variant);

@@ -251,7 +251,9 @@ TEST(merge, bits_are_compared_where_repeatable_is_promised) {
   EXPECT_TRUE(find_check(merge_launches(w.subject(), launches({"a", "a"}), {{good("K1")}, {good("K1")}}), "K7").passed);
   const auto k7 = find_check(merge_launches(w.subject(), launches({"a", "b"}), {{good("K1")}, {good("K1")}}), "K7");
   EXPECT_FALSE(k7.passed);
-  EXPECT_EQ(k7.kind, fail_kind::nondeterministic);
+  EXPECT_EQ(k7.kind, fail_kind::none);
+  EXPECT_EQ(k7.promise, "repeatable");
+  EXPECT_EQ(name(judge::decide(w.subject(), {}, {good("K1"), k7}, {}).decided), "broken-promise");
 }
 
 TEST(merge, one_launch_is_no_observation) {

@@ -112,9 +112,9 @@ TEST(faults, combined_results_are_wrong) {
 }
 
 TEST(faults, rotated_heads_are_wrong) {
-  for (const char* name : {"rope_without_one", "rope_without_eps", "rope_norm_across_heads", "rope_rounds_norm",
-                           "rope_position_after", "rope_position_in_chunk", "rope_main_norms", "rope_all_dims",
-                           "rope_interleaved", "rope_backwards"}) {
+  for (const char* name :
+       {"rope_without_one", "rope_without_eps", "rope_norm_across_heads", "rope_rounds_norm", "rope_position_after",
+        "rope_position_in_chunk", "rope_main_norms", "rope_all_dims", "rope_interleaved", "rope_backwards"}) {
     small_norm_rope test({.d = 16, .type = fp32_type});
     const std::string found = verdict(name, test);
     EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
@@ -165,6 +165,35 @@ TEST(faults, the_last_row_stays_unwritten) {
   EXPECT_NE(verdict("unwritten", attend), "none");
   EXPECT_TRUE(attend.out.untouched({4, 3, 15}));
   EXPECT_FALSE(attend.out.untouched({3, 0, 0}));
+}
+
+TEST(faults, promises_are_broken_by_other_bits_alone) {
+  const auto bits = [](const char* name, small_attend& test) {
+    EXPECT_EQ(verdict(name, test), "none") << name;
+    return test.lse.bytes();
+  };
+  small_attend exact = dense_case();
+  const auto usual = bits("keeps_split_invariance", exact);
+  small_attend together = dense_case();
+  EXPECT_NE(bits("breaks_batch_invariance", together), usual);
+  small_attend alone({.sequences = {{1, 800}}, .dense = true}), alone_too({.sequences = {{1, 800}}, .dense = true});
+  EXPECT_EQ(bits("breaks_batch_invariance", alone), bits("keeps_split_invariance", alone_too));
+  small_attend split = dense_case();
+  split.problem.splits = 3;
+  EXPECT_NE(bits("breaks_split_invariance", split), usual);
+  small_attend kept = dense_case();
+  kept.problem.splits = 3;
+  EXPECT_EQ(bits("keeps_split_invariance", kept), usual);
+  small_attend first = dense_case(), second = dense_case();
+  EXPECT_EQ(bits("breaks_repeatability", first), usual);
+  EXPECT_NE(bits("breaks_repeatability", second), usual);
+}
+
+TEST(faults, weights_are_short) {
+  small_attend test = attend_case();
+  EXPECT_EQ(verdict("short_weights_undeclared", test).rfind("row ", 0), 0u);
+  small_attend exact = attend_case();
+  EXPECT_EQ(verdict("declares_too_coarse", exact), "none");
 }
 
 TEST(faults, inputs_change) {
