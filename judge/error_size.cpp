@@ -64,7 +64,9 @@ std::vector<finer> finer_declarations(const problem& p, const numerics& n) {
 bool has_independent_values(const case_spec& c) { return c.family == "random" || c.family == "planted"; }
 
 bool judges_error_size(const problem& p, const numerics& n) {
-  return resolve(p, n).u_o > u32 || size_bytes(n.p_operand) <= 2;
+  const roundoffs r = resolve(p, n);
+  const double single = 2 * u32;  // also where it truncates
+  return r.u_o > single || (r.u_p > single && n.p_operand != tf32);
 }
 
 std::optional<row_size> size_of_errors(const roundoffs& r, const reference::attend_row& row,

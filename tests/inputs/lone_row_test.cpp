@@ -85,8 +85,10 @@ TEST(lone_row, scores_are_those_of_the_blocks_that_it_sees) {
 }
 
 TEST(lone_row, has_its_parts_and_its_angles) {
-  const pair_of_calls parts("combine/m3.tp4/rag.tails/bf16/partials.random/split16/s0", 3);
-  const tensor_view &from = parts.whole.view(slot::partial_lse), &to = parts.in.at(slot::partial_lse);
+  const case_spec merge = parse_case("combine/m3.tp4/rag.tails/bf16/partials.random/split16/s0");
+  const input_set whole = make_inputs(merge, make_problem(merge));
+  const input_set alone = *make_lone_row(merge, whole, lone_row_problem(merge, whole.agreed, 3), 3);
+  const tensor_view from = whole.views().at(slot::partial_lse), to = alone.views().at(slot::partial_lse);
   EXPECT_EQ(to.desc.shape, (std::vector<std::int64_t>{16, 1, 16}));
   for (std::int64_t part = 0; part < 16; ++part) EXPECT_EQ(to.at(part, 0, 7), from.at(part, 3, 7));
 
@@ -98,12 +100,12 @@ TEST(lone_row, has_its_parts_and_its_angles) {
 }
 
 TEST(lone_row, copies_no_more_keys_than_a_test_is_worth) {
-  const made_case many("attend/m3/q1.n32K.x3/bf16.contig/random/s0");
+  const made_case many("attend/m3/q1.n64K.x2/bf16.contig/random/s0");
   const auto alone = [&](std::int64_t row) {
     return make_lone_row(many.c, many.set, lone_row_problem(many.c, many.p, row), row);
   };
   EXPECT_TRUE(alone(0));   // its keys are the first ones
-  EXPECT_FALSE(alone(2));  // 32 Ki x 4 x 128 values behind others
+  EXPECT_FALSE(alone(1));  // 64 Ki x 4 x 128 values behind others
 }
 
 }  // namespace

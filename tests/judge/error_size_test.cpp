@@ -58,7 +58,9 @@ TEST(error_size, honest_kinds_stay_below_both_limits) {
       w.run(k.how);
       const auto checks = checks_of(w);
       EXPECT_TRUE(passes(checks)) << told(checks);
-      if (has(checks, "K4b")) EXPECT_LE(find_check(checks, "K4b").value, usual_group_size) << told(checks);
+      if (has(checks, "K4b")) {
+        EXPECT_LE(find_check(checks, "K4b").value, usual_group_size) << told(checks);
+      }
     }
 }
 
