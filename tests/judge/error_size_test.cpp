@@ -90,7 +90,6 @@ TEST(error_size, one_row_with_large_errors_fails_alone) {
   EXPECT_FALSE(k4a.passed) << told(checks);
   EXPECT_EQ((std::vector<std::int64_t>{k4a.worst.index[0], k4a.worst.index[1]}), (std::vector<std::int64_t>{17, 2}));
   EXPECT_NEAR(k4a.value, 5, 0.6);
-  EXPECT_TRUE(find_check(checks, "K1").passed) << told(checks);
   EXPECT_TRUE(find_check(checks, "K4b").passed) << told(checks);
 }
 
