@@ -167,28 +167,6 @@ TEST(faults, the_last_row_stays_unwritten) {
   EXPECT_FALSE(attend.out.untouched({3, 0, 0}));
 }
 
-TEST(faults, promises_are_broken_by_other_bits_alone) {
-  const auto bits = [](const char* name, small_attend& test) {
-    EXPECT_EQ(verdict(name, test), "none") << name;
-    return test.lse.bytes();
-  };
-  small_attend exact = dense_case();
-  const auto usual = bits("keeps_split_invariance", exact);
-  small_attend together = dense_case();
-  EXPECT_NE(bits("breaks_batch_invariance", together), usual);
-  small_attend alone({.sequences = {{1, 800}}, .dense = true}), alone_too({.sequences = {{1, 800}}, .dense = true});
-  EXPECT_EQ(bits("breaks_batch_invariance", alone), bits("keeps_split_invariance", alone_too));
-  small_attend split = dense_case();
-  split.problem.splits = 3;
-  EXPECT_NE(bits("breaks_split_invariance", split), usual);
-  small_attend kept = dense_case();
-  kept.problem.splits = 3;
-  EXPECT_EQ(bits("keeps_split_invariance", kept), usual);
-  small_attend first = dense_case(), second = dense_case();
-  EXPECT_EQ(bits("breaks_repeatability", first), usual);
-  EXPECT_NE(bits("breaks_repeatability", second), usual);
-}
-
 TEST(faults, weights_are_short) {
   small_attend test = attend_case();
   EXPECT_EQ(verdict("short_weights_undeclared", test).rfind("row ", 0), 0u);
