@@ -69,6 +69,19 @@ opportunities look(const case_spec& c) {
 // So many rows x index heads on which something is expected that it is all but certain to happen on one.
 constexpr double all_but_certain = 3.5;
 
+// Faults of the scales of keys and values, where stored values are not what they stand for.
+std::vector<perturbation> kv_scale_targets(const case_spec& c, bool two_pages) {
+  if (c.options.fp8 == scale_form::none) return {};
+  std::vector<perturbation> t = {scale_left_out};
+  // A needle's values are any numbers, and it is alone: no mean over many keys hides a second rounding.
+  if (c.family == "needle") t.push_back(rounded_again);
+  if (c.options.fp8 == scale_form::tensor || c.family == "needle") t.push_back(scale_of_other);
+  if (c.options.fp8 == scale_form::tensor || c.family != "random") return t;
+  if (c.shape.hkv > 1) t.push_back(scale_of_next_head);
+  if (two_pages && make_problem(c).page_size > 1) t.push_back(scale_of_page);
+  return t;
+}
+
 std::vector<perturbation> attend_targets(const case_spec& c, const opportunities& can) {
   std::vector<perturbation> t;
   const bool chooses = can.sparse && c.shape.topk > 1;
@@ -157,7 +170,10 @@ std::vector<perturbation> score_targets(const case_spec& c, const opportunities&
   std::vector<perturbation> t = {drop_best_key};
   if (c.shape.hi > 1) t.push_back(neighbour_head_q);
   if (c.family == "negative") t.push_back(relu_scores);
+  if (c.options.fp8 != scale_form::none) t.push_back(scale_left_out);
   if (c.family != "random") return t;
+  if (c.options.fp8 != scale_form::none && c.shape.hi > 1) t.push_back(scale_of_next_head);
+  if (c.options.fp8 == scale_form::token && can.two_pages) t.push_back(scale_of_page);
   t.insert(t.end(), {accumulate_16bit, unscaled_scores});
   if (can.hidden_is_best * c.shape.hi >= all_but_certain) t.push_back(mask_after_max);
   if (can.next_is_best * c.shape.hi >= all_but_certain) t.push_back(key_past_diagonal);
@@ -177,6 +193,8 @@ std::vector<perturbation> index_targets(const case_spec& c, const opportunities&
   if (c.family == "random") {
     t.push_back(drop_last_choice);
     if (can.two_pages) t.push_back(swap_table_entries);
+    // One scale for all keys changes no order.
+    if (c.options.fp8 == scale_form::token) t.push_back(scale_left_out);
   }
   if (c.shape.hi > 1 && c.family != "special") t.push_back(neighbour_head_q);
   if (t.empty()) t = {drop_last_choice};
@@ -240,13 +258,18 @@ std::vector<perturbation> targets_of(const case_spec& c) {
   const opportunities can = look(c);
   if (c.operation == op::combine) return combine_targets(c);  // also of rows that see no key
   if (!can.rows) return {};
+  const auto with_scales = [&](std::vector<perturbation> t) {
+    const auto more = kv_scale_targets(c, can.two_pages);
+    t.insert(t.end(), more.begin(), more.end());
+    return t;
+  };
   switch (c.operation) {
     case op::attend:
-      return attend_targets(c, can);
+      return with_scales(attend_targets(c, can));
     case op::dense:
-      return dense_targets(c, can);
+      return with_scales(dense_targets(c, can));
     case op::msa:
-      return msa_targets(c, can);
+      return with_scales(msa_targets(c, can));
     case op::select:
       return select_targets(c, can);
     case op::score:

@@ -283,13 +283,17 @@ class reader {
 
   void read_option(std::string_view text) {
     case_options& o = case_.options;
-    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.fp8, &o.lenient, &o.short_rows, &o.part16};
-    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "fp8", "lenient", "short", "part16"};
+    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.lenient, &o.short_rows, &o.part16};
+    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "lenient", "short", "part16"};
     for (std::size_t i = 0; i < std::size(names); ++i)
       if (text == names[i]) {
         *flags[i] = true;
         return;
       }
+    if (text == "fp8" || text == "fp8tensor") {
+      o.fp8 = text == "fp8" ? scale_form::token : scale_form::tensor;
+      return;
+    }
     if (text.starts_with("page")) {
       o.page_size = static_cast<std::int32_t>(plain_number(text.substr(4), 65536));
       if (o.page_size >= 1) return;
@@ -308,7 +312,7 @@ class reader {
         return;
     }
     fail(fmt::format("unknown option '{}'", text),
-         "pageN, scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, lenient, short or part16");
+         "pageN, scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, fp8tensor, lenient, short or part16");
   }
 
   void read_seed(std::string_view text) {
@@ -330,8 +334,18 @@ class reader {
     if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
     if (o.part16 && (operation != op::combine || case_.type == fp32))
       fail("option part16 is for operator combine on 16-bit types", "leave it out");
+    check_fp8();
     check_rope();
     if (o.softmax_scale != 0 && operation == op::select) fail("option scale has no meaning for select", "leave it out");
+  }
+
+  void check_fp8() const {
+    if (case_.options.fp8 == scale_form::none) return;
+    const op o = case_.operation;
+    if (o != op::score && o != op::index && o != op::attend && o != op::dense && o != op::msa)
+      fail(fmt::format("operator {} has no scaled operands", msabench::name(o)), "leave fp8 out");
+    if (case_.family == "special" && case_.variant == "inf")
+      fail("e4m3 has no infinity", "variant nan, or leave fp8 out");
   }
 
   void check_rope() const {
@@ -405,7 +419,7 @@ std::string options_name(const case_options& o) {
   if (o.slack) text += "/slack";
   if (o.rep) text += "/rep";
   if (o.warm) text += "/warm";
-  if (o.fp8) text += "/fp8";
+  if (o.fp8 != scale_form::none) text += o.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
   if (o.lenient) text += "/lenient";
   if (o.short_rows) text += "/short";
   if (o.part16) text += "/part16";

@@ -45,6 +45,9 @@ struct lengths_spec {
   bool operator==(const lengths_spec&) const = default;
 };
 
+// Which scales stored e4m3 values have: of the problem, kv_scale and idx_scale.
+enum class scale_form : std::int32_t { none = 0, tensor = 1, token = 2 };
+
 // Options after the family, in the order in which a name lists them.
 struct case_options {
   std::int32_t page_size = 0;   // page64; 0: the block size
@@ -55,10 +58,11 @@ struct case_options {
   bool slack = false;           // bounds of the problem above the sizes of the tensors, rows past T in the tensors
   bool rep = false;             // 20 launches and a second plan at the same time
   bool warm = false;            // kl: warm-up stage
-  bool fp8 = false;             // e4m3 keys and values or index operands, with scales
-  bool lenient = false;         // ids in form lenient
-  bool short_rows = false;      // ids in form short
-  bool part16 = false;          // partial results in the storage type, not in fp32
+  // fp8: keys, values and operands of the index branch are e4m3 and have scales.
+  scale_form fp8 = scale_form::none;  // fp8: one scale per head and token; fp8tensor: one per tensor
+  bool lenient = false;               // ids in form lenient
+  bool short_rows = false;            // ids in form short
+  bool part16 = false;                // partial results in the storage type, not in fp32
   bool operator==(const case_options&) const = default;
 };
 

@@ -51,6 +51,20 @@ std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
   }
 }
 
+// e4m3 operands of the operator's branches. Queries of the main branch stay what they are, and so does its output.
+void scale_operands(scale_form form, problem& p) {
+  const bool indexes = p.operation == op::score || p.operation == op::index || p.operation == op::msa;
+  const bool attends = p.operation != op::score && p.operation != op::index;
+  if (attends) {
+    p.kv = e4m3;
+    p.kv_scale = static_cast<std::int32_t>(form);
+  }
+  if (indexes) {
+    p.q_idx = p.k_idx = e4m3;
+    p.idx_scale = static_cast<std::int32_t>(form);
+  }
+}
+
 }  // namespace
 
 std::vector<sequence> sequences(const case_spec& c) {
@@ -105,6 +119,7 @@ problem make_problem(const case_spec& c) {
     p.pool_pages += p.paged() ? 5 : 0;
   }
   p.q = p.kv = p.q_idx = p.k_idx = p.out = c.type;
+  if (c.options.fp8 != scale_form::none) scale_operands(c.options.fp8, p);
   p.partial = p.grad = fp32;
   p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
   p.index_scale = 1 / std::sqrt(static_cast<double>(s.di));
@@ -149,7 +164,7 @@ nlohmann::json definition(const case_spec& c) {
                         {"stride", c.options.stride},
                         {"slack", c.options.slack},
                         {"rep", c.options.rep},
-                        {"fp8", c.options.fp8}};
+                        {"fp8", c.options.fp8 != scale_form::none}};
   if (!grids.empty()) out["grids"] = grids;
   return out;
 }

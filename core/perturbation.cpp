@@ -54,8 +54,13 @@ constexpr std::array entries = {
     entry{perturbation::rope_backwards, "rope_backwards"},
     entry{perturbation::main_norm_for_index, "main_norm_for_index"},
     entry{perturbation::rounded_after_norm, "rounded_after_norm"},
+    entry{perturbation::scale_left_out, "scale_left_out"},
+    entry{perturbation::scale_of_other, "scale_of_other"},
+    entry{perturbation::scale_of_next_head, "scale_of_next_head"},
+    entry{perturbation::scale_of_page, "scale_of_page"},
+    entry{perturbation::rounded_again, "rounded_again"},
 };
-static_assert(entries.size() == static_cast<std::size_t>(perturbation::rounded_after_norm) + 1);
+static_assert(entries.size() == static_cast<std::size_t>(perturbation::rounded_again) + 1);
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < entries.size(); ++i)

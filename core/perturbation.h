@@ -56,6 +56,12 @@ enum class perturbation {
   rope_backwards,       // the other sign of the sines
   main_norm_for_index,  // the index branch with the norm weights of q and k
   rounded_after_norm,   // rounded to storage between norm and rotation
+  // fp8 operands of any branch
+  scale_left_out,      // stored values taken for the values themselves
+  scale_of_other,      // k with the scale of v, and v with that of k
+  scale_of_next_head,  // the scales of the next head
+  scale_of_page,       // the scale of the page's first token for all of its tokens
+  rounded_again,       // scaled values rounded to e4m3 once more
 };
 
 std::string_view name(perturbation p);  // "drop_block"

@@ -44,13 +44,16 @@ void fill_attention(const fill_job& job, const selection& chosen) {
   const problem& p = job.set.agreed;
   const attend_family_info& family = attend_family_of(c);
   const std::unique_ptr<attend_family> values = family.make({c, p, job.rows, chosen});
+  const bool share = p.paged() && family.shares_pages && c.lengths.form == lengths_spec::kind::ragged;
   std::optional<page_pool> pool;
   if (p.paged()) {
-    pool.emplace(c, p, job.rows, family.shares_pages && c.lengths.form == lengths_spec::kind::ragged);
+    pool.emplace(c, p, job.rows, share);
     fill_table(job, slot::block_table, *pool);
   }
   fill_q(job, *values);
-  fill_cache({c, p, job.rows, chosen, pool ? &*pool : nullptr, *values}, job.input(slot::k), job.input(slot::v));
+  const cache_job cache{c, p, job.rows, chosen, pool ? &*pool : nullptr, *values, share};
+  fill_cache(cache, job.input(slot::k), job.input(slot::v));
+  if (p.kv_scale != 0) fill_cache_scales(cache, job.input(slot::k_scale), job.input(slot::v_scale));
 }
 
 void fill_attend(const fill_job& job) {

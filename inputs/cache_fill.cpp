@@ -8,6 +8,7 @@
 #include "inputs/cache_tiles.h"
 #include "inputs/operators.h"
 #include "inputs/poison.h"
+#include "inputs/scales.h"
 
 namespace msabench {
 
@@ -121,21 +122,73 @@ void fill_region(const cache_contents& job, const cache_tiles& tiles, std::span<
   for (buffer* half : halves) half->contents = contents;
 }
 
+// The unit of a cache that a scale belongs to.
+std::uint64_t number_of(const batch& rows, bool shares_pages, std::int64_t heads, const key_place& at) {
+  return static_cast<std::uint64_t>(((shares_pages ? 0 : rows.first_key(at.sequence)) + at.key) * heads + at.head);
+}
+
+using write_values = std::function<void(const key_place&, void*)>;
+
+// The same values, where need be as what stored value and scale give together.
+write_values divided(const cache_contents& job, bool shares_pages, const operand_scales& scales, dtype type,
+                     write_values write) {
+  if (!scales.present() || !scales.divides()) return write;
+  return [&rows = job.rows, shares_pages, heads = job.heads, width = job.width, scales, type, write = std::move(write)](
+             const key_place& at, void* dst) {
+    write(at, dst);
+    divide_stored(dst, type, width, scales.at(number_of(rows, shares_pages, heads, at)));
+  };
+}
+
+void fill_one_scale(const cache_contents& job, const operand_scales& scales, buffer& into) {
+  prepare_whole(into, job.definition.seed);
+  store(into.region->data(), into.desc.type, 0, scales.at(0));
+}
+
+// As a cache of one value for each key. Keys of which the cache holds nothing but poison have a scale nevertheless.
+void fill_scales(cache_contents job, bool shares_pages, const operand_scales& scales, buffer& into) {
+  if (!into.region) return;
+  if (scales.form() == scale_form::tensor) return fill_one_scale(job, scales, into);
+  const std::int64_t heads = job.heads;
+  job.width = 1;
+  job.names_places = true;
+  job.write_k = [&](const key_place& at, void* dst) {
+    store(dst, fp32, 0, scales.at(number_of(job.rows, shares_pages, heads, at)));
+  };
+  buffer* const only[] = {&into};
+  fill_region(job, cache_tiles(job, into), only);
+}
+
+// The index cache, or its scales, as a cache of one head, whose axis stands where k has it.
+buffer with_head(const buffer& of_keys) {
+  buffer one_head = of_keys;
+  tensor_desc& desc = one_head.desc;
+  desc.shape.insert(desc.shape.begin() + 1, 1);
+  desc.strides.insert(desc.strides.begin() + 1, desc.strides.front());
+  return one_head;
+}
+
+cache_contents contents_of(const cache_job& job) {
+  return {job.definition,
+          job.agreed,
+          job.rows,
+          job.pool,
+          job.agreed.hkv,
+          job.agreed.d,
+          job.values.names_places(),
+          [&](std::int64_t b, std::int64_t head, std::int64_t block) { return job.chosen.keys_read(b, head, block); },
+          [&](const key_place& at, void* dst) { job.values.write_k(at, dst); },
+          [&](const key_place& at, void* dst) { job.values.write_v(at, dst); }};
+}
+
 }  // namespace
 
 void fill_cache(const cache_job& job, buffer& k, buffer& v) {
   if (!k.region) return;
-  const cache_contents contents{
-      job.definition,
-      job.agreed,
-      job.rows,
-      job.pool,
-      job.agreed.hkv,
-      job.agreed.d,
-      job.values.names_places(),
-      [&](std::int64_t b, std::int64_t head, std::int64_t block) { return job.chosen.keys_read(b, head, block); },
-      [&](const key_place& at, void* dst) { job.values.write_k(at, dst); },
-      [&](const key_place& at, void* dst) { job.values.write_v(at, dst); }};
+  cache_contents contents = contents_of(job);
+  const operand_scales k_scales(job.definition, job.agreed, slot::k), v_scales(job.definition, job.agreed, slot::v);
+  contents.write_k = divided(contents, job.shares_pages, k_scales, k.desc.type, std::move(contents.write_k));
+  contents.write_v = divided(contents, job.shares_pages, v_scales, v.desc.type, std::move(contents.write_v));
   const cache_tiles tiles(contents, k);
   if (k.region == v.region) {
     buffer* const both[] = {&k, &v};
@@ -148,16 +201,25 @@ void fill_cache(const cache_job& job, buffer& k, buffer& v) {
   }
 }
 
-void fill_index_cache(const cache_contents& contents, buffer& k_idx) {
+void fill_cache_scales(const cache_job& job, buffer& k_scale, buffer& v_scale) {
+  for (const auto& [operand, into] : {std::pair{slot::k, &k_scale}, std::pair{slot::v, &v_scale}})
+    fill_scales(contents_of(job), job.shares_pages, {job.definition, job.agreed, operand}, *into);
+}
+
+void fill_index_cache(const cache_contents& given, bool shares_pages, buffer& k_idx, buffer* k_idx_scale) {
   if (!k_idx.region) return;
-  // As a cache of one head, whose axis stands where k has it.
-  buffer one_head = k_idx;
-  tensor_desc& desc = one_head.desc;
-  desc.shape.insert(desc.shape.begin() + 1, 1);
-  desc.strides.insert(desc.strides.begin() + 1, desc.strides.front());
+  cache_contents contents = given;
+  const operand_scales scales(given.definition, given.agreed, slot::k_idx);
+  contents.write_k = divided(given, shares_pages, scales, k_idx.desc.type, given.write_k);
+  buffer one_head = with_head(k_idx);
   buffer* const only[] = {&one_head};
   fill_region(contents, cache_tiles(contents, one_head), only);
   k_idx.contents = one_head.contents;
+  if (k_idx_scale == nullptr) return;
+  if (scales.form() == scale_form::tensor) return fill_one_scale(given, scales, *k_idx_scale);
+  buffer scale_of_head = with_head(*k_idx_scale);
+  fill_scales(given, shares_pages, scales, scale_of_head);
+  k_idx_scale->contents = scale_of_head.contents;
 }
 
 }  // namespace msabench

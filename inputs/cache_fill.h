@@ -30,8 +30,13 @@ struct cache_job {
   const selection& chosen;
   const page_pool* pool;  // nullptr: contiguous
   const attend_family& values;
+  bool shares_pages;  // sequences may share pages: nothing of a key depends on its sequence
 };
 void fill_cache(const cache_job& job, buffer& k, buffer& v);
+
+// Scales of the keys of a cache (inputs/scales.h): finite for every key that the cache has or may have a value of, poison
+// past N_b and in pages of no sequence.
+void fill_cache_scales(const cache_job& job, buffer& k_scale, buffer& v_scale);
 
 // What any cache holds, that of the index branch too.
 struct cache_contents {
@@ -48,7 +53,8 @@ struct cache_contents {
   std::function<void(const key_place&, void*)> write_k, write_v;
 };
 
-// The index cache, [N,di] or [pages,page_size,di]: one head.
-void fill_index_cache(const cache_contents& contents, buffer& k_idx);
+// The index cache, [N,di] or [pages,page_size,di]: one head. Its scales, [1], [N] or [pages,page_size], if it has any;
+// `shares_pages` as in cache_job.
+void fill_index_cache(const cache_contents& contents, bool shares_pages, buffer& k_idx, buffer* k_idx_scale);
 
 }  // namespace msabench

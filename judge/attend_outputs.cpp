@@ -31,7 +31,10 @@ reference::attend_inputs attend_inputs_of(const subject& what) {
                               input(what, slot::cu_seqlens_q),
                               input(what, slot::kv_lens),
                               input(what, slot::cu_seqlens_kv),
-                              input(what, slot::block_table)};
+                              input(what, slot::block_table),
+                              input(what, slot::q_scale),
+                              input(what, slot::k_scale),
+                              input(what, slot::v_scale)};
   if (what.agreed.asked.in_id_layout == id_layout::htk && in.ids.desc.shape.size() == 3) {
     std::swap(in.ids.desc.shape[0], in.ids.desc.shape[1]);
     std::swap(in.ids.desc.strides[0], in.ids.desc.strides[1]);

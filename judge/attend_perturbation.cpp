@@ -195,6 +195,39 @@ std::optional<perturbed_row> perturbable_row::short_accumulation() const {
   return p;
 }
 
+// The oracle itself on other scales: they are of all keys, so that nothing of the right answer stays.
+std::optional<perturbed_row> perturbable_row::other_scales(perturbation fault) const {
+  const problem& p = in_.p;
+  if (p.kv_scale == 0) return std::nullopt;
+  reference::attend_inputs other = in_;
+  if (fault == perturbation::scale_left_out) other.k_scale = other.v_scale = {};
+  if (fault == perturbation::scale_of_other) std::swap(other.k_scale, other.v_scale);
+  if (fault == perturbation::scale_of_next_head) {
+    if (p.kv_scale != 2 || p.hkv < 2) return std::nullopt;
+    const std::int64_t steps = (kv_head_ + 1) % p.hkv - kv_head_;
+    for (tensor_view* scale : {&other.k_scale, &other.v_scale})
+      scale->data = static_cast<const float*>(scale->data) + steps * scale->desc.strides[1];
+  }
+  if (fault == perturbation::scale_of_page) {
+    if (p.kv_scale != 2 || !p.paged()) return std::nullopt;
+    other.k_scale.desc.strides[2] = other.v_scale.desc.strides[2] = 0;
+  }
+  const auto row = reference::attend_head(other, want_.row, want_.head, {});
+  return perturbed_row{row.out, row.lse};
+}
+
+// Scores stay: their shift is of the size that a declaration may allow.
+std::optional<perturbed_row> perturbable_row::rounded_again() const {
+  if (in_.p.kv_scale == 0 || keys_.empty()) return std::nullopt;
+  perturbed_row p{std::vector<double>(want_.out.size()), want_.lse};
+  std::vector<double> v(p.out.size());
+  for (const auto& k : keys_) {
+    reference::value_of(in_, want_.row, kv_head_, k.key, v);
+    for (std::size_t c = 0; c < v.size(); ++c) p.out[c] += k.weight * round_to(v[c], e4m3);
+  }
+  return p;
+}
+
 std::optional<perturbed_row> perturbable_row::apply(perturbation fault) const {
   if (want_.n == 0) return std::nullopt;
   switch (fault) {
@@ -218,6 +251,13 @@ std::optional<perturbed_row> perturbable_row::apply(perturbation fault) const {
       return swapped_pages();
     case perturbation::accumulate_16bit:
       return short_accumulation();
+    case perturbation::scale_left_out:
+    case perturbation::scale_of_other:
+    case perturbation::scale_of_next_head:
+    case perturbation::scale_of_page:
+      return other_scales(fault);
+    case perturbation::rounded_again:
+      return rounded_again();
     default:
       return std::nullopt;
   }

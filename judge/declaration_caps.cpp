@@ -220,9 +220,10 @@ std::vector<std::string> named_declarations(const problem& given, const numerics
   const auto beyond_fp32 = [](double u) { return u > u32; };
   if (r.u_s > 0) names.emplace_back("score16");
   if (wide && (beyond_fp32(r.u_in) || beyond_fp32(r.u_v) || beyond_fp32(r.u_p))) names.emplace_back("tf32");
-  if ((p.q == e4m3 && r.n_in > 0 && n.operand != e4m3) || (p.kv == e4m3 && n.v_operand != e4m3))
+  // Scaled values that are kept in fp32 are rounded too, but not to a short format.
+  if ((any_fp8(p) && beyond_fp32(r.u_in) && n.operand != e4m3) || (p.kv == e4m3 && beyond_fp32(r.u_v)))
     names.emplace_back("fp8_to_bf16");
-  else if (r.n_in > 0 && !(wide && beyond_fp32(r.u_in)))
+  else if (r.n_in > 0 && !(wide && beyond_fp32(r.u_in)) && !(any_fp8(p) && !beyond_fp32(r.u_in)))
     names.emplace_back("prescaled_q");
   if (n.score_acc == fp8_acc || n.pv_acc == fp8_acc) names.emplace_back("fp8_mma");
   if (n.p_operand == e4m3) names.emplace_back("fp8_p");

@@ -104,6 +104,24 @@ double index_probe::with_swapped_pages(std::int64_t row, std::int64_t head, std:
   return largest_score(index_probe(swapped).keys(row, head, block, false));
 }
 
+double index_probe::scale_of_key(std::int64_t sequence, std::int64_t key) const {
+  const tensor_view& scale = in_.k_idx_scale;
+  if (!scale) return 1;
+  if (in_.p.idx_scale == 1) return scale.at(0);
+  if (!in_.p.paged()) return scale.at(in_.cu_seqlens_kv.int_at(sequence) + key);
+  return scale.at(in_.block_table_idx.int_at(sequence, key / in_.p.page_size), key % in_.p.page_size);
+}
+
+double index_probe::with_other_scales(perturbation fault, std::int64_t row, std::int64_t head,
+                                      std::int64_t block) const {
+  reference::score_inputs other = in_;
+  if (fault == perturbation::scale_left_out) other.q_idx_scale = other.k_idx_scale = {};
+  if (fault == perturbation::scale_of_page) other.k_idx_scale.desc.strides[1] = 0;
+  if (fault == perturbation::scale_of_next_head)
+    other.q_idx_scale.data = static_cast<const float*>(in_.q_idx_scale.data) + (head + 1) % in_.p.hi - head;
+  return largest_score(index_probe(other).keys(row, head, block, false));
+}
+
 // Products added up one after the other in the storage format; fp32 storage: in bf16.
 double index_probe::short_accumulation(std::int64_t row, std::int64_t head, std::int64_t block) const {
   const problem& p = in_.p;
@@ -117,7 +135,9 @@ double index_probe::short_accumulation(std::int64_t row, std::int64_t head, std:
     widen(in_.k_idx.data, p.k_idx, map.offset(sequence, at.key, 0), p.di, k.data());
     double sum = 0;
     for (std::size_t c = 0; c < q.size(); ++c) sum = round_to(sum + q[c] * k[c], format);
-    best = std::max(best, sum * index_scale_of(p));
+    // Scales come last, as where matrix units add up stored values.
+    best = std::max(best, sum * index_scale_of(p) * scale_of_key(sequence, at.key) *
+                              (in_.q_idx_scale ? in_.q_idx_scale.at(row, head) : 1));
   }
   return best;
 }
@@ -154,6 +174,13 @@ std::optional<double> index_probe::apply(perturbation fault, std::int64_t row, s
     }
     case perturbation::accumulate_16bit:
       return short_accumulation(row, head, block);
+    case perturbation::scale_left_out:
+    case perturbation::scale_of_next_head:
+    case perturbation::scale_of_page:
+      if (p.idx_scale == 0 || (fault == perturbation::scale_of_next_head && p.hi < 2) ||
+          (fault == perturbation::scale_of_page && (p.idx_scale != 2 || !p.paged())))
+        return std::nullopt;
+      return with_other_scales(fault, row, head, block);
     case perturbation::unscaled_scores:
       return value / index_scale_of(p);
     case perturbation::relu_scores:

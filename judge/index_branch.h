@@ -49,6 +49,8 @@ class index_probe {
 
  private:
   double short_accumulation(std::int64_t row, std::int64_t head, std::int64_t block) const;
+  double scale_of_key(std::int64_t sequence, std::int64_t key) const;
+  double with_other_scales(perturbation fault, std::int64_t row, std::int64_t head, std::int64_t block) const;
 
   const reference::score_inputs& in_;
 };

@@ -59,6 +59,11 @@ std::optional<std::vector<std::int32_t>> index_expectation::choose_wrongly(pertu
             scores[static_cast<std::size_t>(each)] = probe.with_swapped_pages(own.row, own.head, each, a, b);
       return select(scores);
     }
+    case perturbation::scale_left_out:
+    case perturbation::scale_of_page:
+      for (std::size_t b = 0; b < scores.size(); ++b)
+        scores[b] = probe.apply(fault, own.row, own.head, static_cast<std::int64_t>(b)).value_or(scores[b]);
+      return select(scores);
     case perturbation::nan_wins:
       // A NaN key is known by the open end of its block's interval.
       for (std::size_t b = 0; b < scores.size(); ++b)

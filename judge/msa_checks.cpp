@@ -21,6 +21,11 @@ bool is_of_attention(perturbation fault) {
     case perturbation::neighbour_head_v:
     case perturbation::swap_table_entries:
     case perturbation::accumulate_16bit:
+    case perturbation::scale_left_out:
+    case perturbation::scale_of_other:
+    case perturbation::scale_of_next_head:
+    case perturbation::scale_of_page:
+    case perturbation::rounded_again:
       return true;
     default:
       return false;

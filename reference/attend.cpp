@@ -9,7 +9,7 @@ namespace msabench::reference {
 namespace {
 
 attention_context context_of(const attend_inputs& in) {
-  return {"attend", in.p, in.q, in.k, in.v, in.block_table, in.cu_seqlens_kv};
+  return {"attend", in.p, in.q, in.k, in.v, in.block_table, in.cu_seqlens_kv, {in.q_scale, in.k_scale, in.v_scale}};
 }
 
 bool every_key(const attend_inputs& in) { return in.ids.desc.shape.empty(); }
@@ -82,6 +82,8 @@ void value_of(const attend_inputs& in, std::int64_t row, std::int64_t value_head
   const attention_context c = context_of(in);
   const row_place place = place_of(in.cu_seqlens_q, in.kv_lens, row);
   widen(c.v.data, c.v.desc.type, c.value_rows.offset(place.sequence, key, value_head), c.d, out.data());
+  if (const double scale = c.value_scale.at(place.sequence, key, value_head); scale != 1)
+    for (double& x : out.first(static_cast<std::size_t>(c.d))) x *= scale;
 }
 
 }  // namespace msabench::reference

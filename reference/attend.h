@@ -16,11 +16,13 @@ namespace msabench::reference {
 
 // Everything but ids in the layout that the operator table gives it; strides are free but for the innermost.
 // block_table where p.paged(), else cu_seqlens_kv. Of keys and values only those are read that a wanted row selects and
-// sees. e4m3 is read without scales. p.softmax_scale 0 stands for 1/sqrt(d). Without ids (no shape) every visible key
+// sees. Stored values count times their scales: q_scale [T,Hq], k_scale and v_scale [1], [N,Hkv] or
+// [pages,Hkv,page_size], each 1 if absent. p.softmax_scale 0 stands for 1/sqrt(d). Without ids (no shape) every visible key
 // counts, as in dense(), and p.block only says which keys are named together.
 struct attend_inputs {
   problem p;
   tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
+  tensor_view q_scale{}, k_scale{}, v_scale{};
 };
 
 // All query heads of each row in `rows`, in the order rows x heads. Ids in form exact, short or lenient: the set of

@@ -30,7 +30,7 @@ std::span<double> part(std::vector<double>& v, std::int64_t i, std::int64_t n) {
 }
 
 void require_shapes(std::string_view name, const problem& p, const tensor_view& q, const tensor_view& k,
-                    const tensor_view& v) {
+                    const tensor_view& v, const tensor_view& q_scale) {
   const auto is = [](const tensor_view& t, std::size_t rank, std::size_t axis, std::int64_t size) {
     return t.desc.shape.size() == rank && t.desc.shape[axis] == size && t.desc.strides[rank - 1] == 1;
   };
@@ -38,6 +38,8 @@ void require_shapes(std::string_view name, const problem& p, const tensor_view& 
   if (p.hkv < 1 || p.hq < 1 || p.hq % p.hkv != 0 || p.d < 1 || (p.paged() && p.page_size < 1))
     throw suite_error(fmt::format("{}: the problem has no valid shape", name));
   if (!is(q, 3, 1, p.hq) || !is(q, 3, 2, p.d)) throw suite_error(fmt::format("{}: q must be [T,Hq,d]", name));
+  if (q_scale && (q_scale.desc.shape.size() != 2 || q_scale.desc.shape[1] != p.hq))
+    throw suite_error(fmt::format("{}: q_scale must be [T,Hq]", name));
   for (const tensor_view* cache : {&k, &v})
     if (!is(*cache, cache_rank, 1, p.hkv) || !is(*cache, cache_rank, cache_rank - 1, p.d))
       throw suite_error(fmt::format("{}: k and v must be [N,Hkv,d] or [pages,Hkv,page_size,d]", name));
@@ -72,16 +74,23 @@ void for_chunks(const unit& u, std::int64_t heads, const Body& body) {
     for (std::int64_t i = 0; i < u.chunks(); ++i) body(range(i), u.s.chunk);
 }
 
+void multiply(double* values, std::int64_t count, double factor) {
+  for (std::int64_t c = 0; c < count; ++c) values[c] *= factor;
+}
+
 void load_queries(const unit& u, std::int64_t first_head, std::int64_t heads) {
   u.s.queries.assign(static_cast<std::size_t>(heads * u.c.width), 0.0);
-  for (std::int64_t h = 0; h < heads; ++h)
-    widen(u.c.q.data, u.c.q.desc.type, u.c.q.offset(u.at.row, first_head + h), u.c.d,
-          part(u.s.queries, h, u.c.width).data());
+  for (std::int64_t h = 0; h < heads; ++h) {
+    double* const to = part(u.s.queries, h, u.c.width).data();
+    widen(u.c.q.data, u.c.q.desc.type, u.c.q.offset(u.at.row, first_head + h), u.c.d, to);
+    if (u.c.q_scale) multiply(to, u.c.d, u.c.q_scale.at(u.at.row, first_head + h));
+  }
 }
 
 // The i-th key out of a cache. Rows of neighbouring keys can lie pages apart, where only a prefetch of ours hides the
-// memory's latency.
-void widen_key(const unit& u, const tensor_view& cache, const cache_map& map, std::int64_t i, double* to) {
+// memory's latency. The product with a scale is exact for stored formats of at most 29 bits.
+void widen_key(const unit& u, const tensor_view& cache, const cache_map& map, const cache_scale& scale, std::int64_t i,
+               double* to) {
   constexpr std::int64_t ahead = 8, cache_line_bytes = 64;
   const auto offset = [&](std::int64_t index) { return map.offset(u.at.place.sequence, u.keys[index], u.at.group); };
   if (i + ahead < u.n()) {
@@ -90,6 +99,7 @@ void widen_key(const unit& u, const tensor_view& cache, const cache_map& map, st
     for (std::int64_t byte = 0; byte < u.c.d * size; byte += cache_line_bytes) __builtin_prefetch(next + byte);
   }
   widen(cache.data, cache.desc.type, offset(i), u.c.d, to);
+  if (scale.present()) multiply(to, u.c.d, scale.at(u.at.place.sequence, u.keys[i], u.at.group));
 }
 
 // s_j, G_j and, where asked for, scale^2 sum_c (q_c k_jc)^2 of every head and key; the largest s_j of each chunk.
@@ -104,7 +114,7 @@ void score_keys(const unit& u, std::int64_t heads, bool squares) {
     for (std::int64_t first = keys.first; first < keys.first + keys.count; first += tile_keys) {
       const std::int64_t count = std::min(tile_keys, keys.first + keys.count - first);
       for (std::int64_t j = 0; j < count; ++j)
-        widen_key(u, u.c.k, u.c.key_rows, first + j, part(memory.tile, j, width).data());
+        widen_key(u, u.c.k, u.c.key_rows, u.c.key_scale, first + j, part(memory.tile, j, width).data());
       for (std::int64_t h = 0; h < heads; ++h)
         score_tile(memory.tile.data(), count, width, part(s.queries, h, width).data(), s.score.data() + h * n + first,
                    s.magnitude.data() + h * n + first, squares ? s.squares.data() + h * n + first : nullptr);
@@ -173,7 +183,7 @@ void weigh_keys(const unit& u, const score_error& err, const softmax_sums& softm
 // group.
 void load_values(const unit& u, std::int64_t first, std::int64_t count, attention_chunk& memory) {
   for (std::int64_t j = 0; j < count; ++j) {
-    widen_key(u, u.c.v, u.c.value_rows, first + j, memory.line.data());
+    widen_key(u, u.c.v, u.c.value_rows, u.c.value_scale, first + j, memory.line.data());
     for (std::int64_t channel = 0; channel < u.c.width; channel += lanes)
       std::memcpy(memory.tile.data() + channel * tile_keys + j * lanes, memory.line.data() + channel,
                   lanes * sizeof(double));
@@ -291,19 +301,22 @@ void attend_heads(const unit& u, std::int64_t first_head, const score_error& err
 
 attention_context::attention_context(std::string_view name, const problem& p, const tensor_view& queries,
                                      const tensor_view& keys, const tensor_view& values, const tensor_view& block_table,
-                                     const tensor_view& cu_seqlens_kv)
+                                     const tensor_view& cu_seqlens_kv, const operand_scales& scales)
     : q(queries),
       k(keys),
       v(values),
+      q_scale(scales.q),
       key_rows(p, keys, block_table, cu_seqlens_kv),
       value_rows(p, values, block_table, cu_seqlens_kv),
+      key_scale(name, p, scales.k, block_table, cu_seqlens_kv),
+      value_scale(name, p, scales.v, block_table, cu_seqlens_kv),
       hq(p.hq),
       hkv(p.hkv),
       heads(p.group()),
       d(p.d),
       width(padded(p.d)),
       scale(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d))) {
-  require_shapes(name, p, queries, keys, values);
+  require_shapes(name, p, queries, keys, values, q_scale);
 }
 
 void attend_group(const attention_context& c, const group_place& at, const key_list& keys, const score_error& err,

@@ -11,6 +11,7 @@
 
 #include "core/problem.h"
 #include "core/tensor_view.h"
+#include "reference/cache_scale.h"
 #include "reference/pairwise.h"
 #include "reference/rows.h"
 
@@ -59,15 +60,24 @@ class key_list {
   std::int64_t count_;
 };
 
+// Factors of stored queries, keys and values, each 1 if absent: q [T,Hq]; k and v as in cache_scale.h.
+struct operand_scales {
+  const tensor_view &q, &k, &v;
+};
+inline const tensor_view no_scale;
+inline const operand_scales no_scales{no_scale, no_scale, no_scale};
+
 // What stays the same over all rows of a call. Holds references: problem and views must outlive it. Of p it reads heads,
 // d, layout, page size and softmax_scale (0 stands for 1/sqrt(d)).
 struct attention_context {
-  // suite_error, which begins with `name`, where the shapes of q, k and v contradict the problem.
+  // suite_error, which begins with `name`, where the shapes of q, k and v or of their scales contradict the problem.
   attention_context(std::string_view name, const problem& p, const tensor_view& queries, const tensor_view& keys,
-                    const tensor_view& values, const tensor_view& block_table, const tensor_view& cu_seqlens_kv);
+                    const tensor_view& values, const tensor_view& block_table, const tensor_view& cu_seqlens_kv,
+                    const operand_scales& scales = no_scales);
 
-  const tensor_view &q, &k, &v;
+  const tensor_view &q, &k, &v, &q_scale;
   cache_map key_rows, value_rows;
+  cache_scale key_scale, value_scale;
   std::int64_t hq, hkv, heads, d, width;  // heads: of a group; width: d in whole lanes
   double scale;
 };

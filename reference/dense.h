@@ -17,6 +17,7 @@ namespace msabench::reference {
 struct dense_inputs {
   problem p;
   tensor_view q, k, v, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;
+  tensor_view q_scale{}, k_scale{}, v_scale{};
 };
 
 // All query heads of each row in `rows`, in the order rows x heads. Finite q, k, v only. suite_error for shapes that

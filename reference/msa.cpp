@@ -13,13 +13,15 @@ index_inputs index_part(const msa_inputs& in) {
 }
 
 attend_inputs attend_part(const msa_inputs& in, const tensor_view& ids) {
-  return {in.p, in.q, in.k, in.v, ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv, in.block_table};
+  return {in.p,           in.q,       in.k,       in.v,      ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv,
+          in.block_table, in.q_scale, in.k_scale, in.v_scale};
 }
 
 msa_rows msa(const msa_inputs& in, std::span<const std::int64_t> rows, const interval_model& model,
              const score_error& index_err, const score_error& err) {
   if (in.p.hi != in.p.hkv) throw suite_error("msa: there must be one index head for each KV head");
-  const attention_context c("msa", in.p, in.q, in.k, in.v, in.block_table, in.cu_seqlens_kv);
+  const attention_context c("msa", in.p, in.q, in.k, in.v, in.block_table, in.cu_seqlens_kv,
+                            {in.q_scale, in.k_scale, in.v_scale});
   msa_rows result;
   result.index = index(index_part(in), rows, model, index_err);
 

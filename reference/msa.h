@@ -19,6 +19,7 @@ struct msa_inputs {
   problem p;
   tensor_view q, k, v, q_idx, k_idx, q_idx_scale, k_idx_scale;
   tensor_view cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table, block_table_idx;
+  tensor_view q_scale{}, k_scale{}, v_scale{};
 };
 
 struct msa_rows {

@@ -5,8 +5,8 @@
 //
 // Directions are rows of a Hadamard matrix (entries +1 and -1, any two orthogonal); the first 2^floor(log2 di) channels
 // hold them, the rest is 0. Magnitudes have 8 significant bits, so that products and their sums in any order are exact
-// in fp32. They are 1 + n/128 times a power of two, each power half as frequent as the one below: the best few of any
-// number of blocks are far apart. Variant ties: 1, 1.5, 2 or 4, so that many blocks share the score at rank topk; who
+// in fp32. They are 1 + n/128 (e4m3: 1 + n/8) times a power of two, each power half as frequent as the one below: the
+// best few of any number of blocks are far apart. Variant ties: 1, 1.5, 2 or 4, so that many blocks share the score at rank topk; who
 // computes them in any order finds them equal.
 #include <algorithm>
 #include <bit>
@@ -46,9 +46,10 @@ class index_code_values : public index_family {
       constexpr double values[] = {1, 1.5, 2, 4};
       return values[word % 4];
     }
-    constexpr int highest_power = 13;
+    const int highest_power = problem_.k_idx == e4m3 ? 7 : 13;  // e4m3 ends at 448
+    const std::uint32_t steps = problem_.k_idx == e4m3 ? 8 : 128;
     const int power = std::min(std::countr_zero(word >> 7), highest_power);
-    return (1 + static_cast<double>(word % 128) / 128) * static_cast<double>(1 << power);
+    return (1 + static_cast<double>(word % steps) / steps) * static_cast<double>(1 << power);
   }
 
   void write(void* dst, dtype type, std::int64_t head, std::int64_t direction, double size) const {

@@ -21,6 +21,13 @@ struct selection_rule {
   std::int32_t initial;  ///< forced first blocks
 };
 
+/// Factors of the stored values of a cache, one for all or one for each (head, token).
+struct scales {
+  const float* data;                                    ///< nullptr = none
+  std::int64_t token_stride, head_stride, page_stride;  ///< all 0 = one for all
+  std::int32_t heads;
+};
+
 /// Keys or values in memory, contiguous or paged.
 struct cache {
   const char* data;
@@ -31,17 +38,24 @@ struct cache {
   std::int64_t table_stride;          ///< between sequences
   const std::int32_t* cu_seqlens_kv;  ///< nullptr = paged
   std::int64_t page_size;
+  scales scale;
 
   /// Address of token j of a sequence. Offsets pass 2^32 bytes.
   const char* token(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
-    std::int64_t element = head * head_stride;
-    if (block_table != nullptr) {
-      const std::int64_t page = block_table[sequence * table_stride + j / page_size];
-      element += page * page_stride + j % page_size * token_stride;
-    } else {
-      element += (cu_seqlens_kv[sequence] + j) * token_stride;
-    }
-    return data + element * bytes_of(type);
+    return data + element(*this, sequence, head, j) * bytes_of(type);
+  }
+
+  /// What its stored values are multiplied by.
+  float factor(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+    return scale.data == nullptr ? 1.0f : scale.data[element(scale, sequence, head, j)];
+  }
+
+ private:
+  template <class Strides>
+  std::int64_t element(const Strides& s, std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+    if (block_table == nullptr) return (cu_seqlens_kv[sequence] + j) * s.token_stride + head * s.head_stride;
+    const std::int64_t page = block_table[sequence * table_stride + j / page_size];
+    return page * s.page_stride + j % page_size * s.token_stride + head * s.head_stride;
   }
 };
 
@@ -68,6 +82,8 @@ struct index_call {
   const char* q;            ///< q_idx [T][Hi][di]
   msabench_dtype q_type;
   std::int64_t q_row_stride, q_head_stride;
+  const float* q_scale;  ///< [T][Hi], factors of the stored queries; nullptr = none
+  std::int64_t q_scale_row_stride, q_scale_head_stride;
   float* scores;  ///< of score, and of msa if wanted: [heads][T][max_blocks]
   std::int64_t score_head_stride, score_row_stride;
   std::int32_t* ids;  ///< of index and msa: [T][heads][topk]; msa: nullptr = not wanted

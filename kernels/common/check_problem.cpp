@@ -31,6 +31,21 @@ msabench_status check_type(const implementation& kernels, const char* field, msa
               type.lanes, kernels.name, kernels.storage_types);
 }
 
+bool has_scaled_e4m3(const implementation& kernels, msabench_dtype type) {
+  return kernels.scaled_e4m3 && same_type(type, e4m3_type);
+}
+
+/// `scale` is the field of that name: which scales there are.
+msabench_status check_scale(const implementation& kernels, const char* field, std::int32_t scale, msabench_dtype type) {
+  if (scale == 0) return MSABENCH_OK;
+  if (!has_scaled_e4m3(kernels, type)) {
+    return fail(MSABENCH_UNSUPPORTED, "%s %d: %s has no scaled storage of this type; pass 0", field, scale,
+                kernels.name);
+  }
+  if (scale == 1 || scale == 2) return MSABENCH_OK;
+  return fail(MSABENCH_UNSUPPORTED, "%s %d: unknown; pass 0, 1 or 2", field, scale);
+}
+
 bool has_operator(const implementation& kernels, msabench_op op) {
   switch (op) {
     case MSABENCH_OP_SELECT:
@@ -156,16 +171,15 @@ msabench_status check_index_branch(const implementation& kernels, const msabench
     return fail(MSABENCH_INVALID_PROBLEM, "hi %d: there is one index head per KV head; pass hkv %d", p.hi, p.hkv);
   }
   for (const auto& [field, type] : {std::pair{"q_idx", p.q_idx}, std::pair{"k_idx", p.k_idx}}) {
-    const auto refused = check_type(kernels, field, type);
+    const auto refused = has_scaled_e4m3(kernels, type) ? MSABENCH_OK : check_type(kernels, field, type);
     if (refused != MSABENCH_OK) return refused;
   }
   if (!same_type(p.q_idx, p.k_idx)) {
     return fail(MSABENCH_UNSUPPORTED, "k_idx {%d,%d,%d}: %s has index keys of the type of q_idx only; use that",
                 p.k_idx.code, p.k_idx.bits, p.k_idx.lanes, kernels.name);
   }
-  if (p.idx_scale != 0) {
-    return fail(MSABENCH_UNSUPPORTED, "idx_scale %d: %s has no scaled storage; pass 0", p.idx_scale, kernels.name);
-  }
+  status = check_scale(kernels, "idx_scale", p.idx_scale, p.k_idx);
+  if (status != MSABENCH_OK) return status;
   if (!std::isfinite(p.index_scale)) {
     return fail(MSABENCH_INVALID_PROBLEM, "index_scale: not a finite number; pass one, or 0 for 1 / sqrt(di)");
   }
@@ -180,17 +194,18 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
     return fail(MSABENCH_INVALID_PROBLEM, "hq %d: no multiple of hkv %d; every group has as many query heads", p.hq,
                 p.hkv);
   }
-  for (const auto& [field, type] : {std::pair{"q", p.q}, std::pair{"kv", p.kv}, std::pair{"out", p.out}}) {
+  const bool is_scaled = has_scaled_e4m3(kernels, p.kv);
+  for (const auto& [field, type] :
+       {std::pair{"q", p.q}, std::pair{"kv", is_scaled ? p.q : p.kv}, std::pair{"out", p.out}}) {
     const auto refused = check_type(kernels, field, type);
     if (refused != MSABENCH_OK) return refused;
   }
-  if (!same_type(p.q, p.kv)) {
+  if (!same_type(p.q, p.kv) && !is_scaled) {
     return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: %s has keys and values of the type of q only; use that",
                 p.kv.code, p.kv.bits, p.kv.lanes, kernels.name);
   }
-  if (p.kv_scale != 0) {
-    return fail(MSABENCH_UNSUPPORTED, "kv_scale %d: %s has no scaled storage; pass 0", p.kv_scale, kernels.name);
-  }
+  status = check_scale(kernels, "kv_scale", p.kv_scale, p.kv);
+  if (status != MSABENCH_OK) return status;
   if (!std::isfinite(p.softmax_scale)) {
     return fail(MSABENCH_INVALID_PROBLEM, "softmax_scale: not a finite number; pass one, or 0 for 1 / sqrt(d)");
   }

@@ -12,7 +12,7 @@ namespace {
 
 /// `table_slot`: the block table of the cache. The index cache has no head axis.
 cache cache_view(const msabench_problem& problem, const msabench_args& args, msabench_slot slot,
-                 msabench_slot table_slot) {
+                 msabench_slot table_slot, scales factors) {
   const msabench_tensor& tensor = *tensor_at(args, slot);
   const bool has_heads = tensor.rank == (problem.page_layout == 0 ? 3 : 4);
   cache view{};
@@ -31,10 +31,51 @@ cache cache_view(const msabench_problem& problem, const msabench_args& args, msa
     view.block_table = static_cast<const std::int32_t*>(table.data);
     view.table_stride = table.strides[0];
   }
+  view.scale = factors;
   return view;
 }
 
-msabench_status check_cache(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
+struct scale_slot {
+  msabench_slot slot;
+  const char* name;
+  std::int32_t form;   ///< kv_scale or idx_scale of the problem
+  std::int32_t heads;  ///< 0: the tensor has no such axis
+};
+
+/// `units`: first dimension of the cache, keys or pages.
+msabench_status check_scales(const msabench_problem& p, const msabench_args& args, const scale_slot& s,
+                             std::int64_t units) {
+  if (s.form == 0) return MSABENCH_OK;
+  tensor_rule rule{s.slot, s.name, fp32_type, 1, {1}};
+  if (s.form == 2) {
+    rule.shape[0] = units;
+    if (s.heads > 0) rule.shape[rule.rank++] = s.heads;
+    if (p.page_layout != 0) rule.shape[rule.rank++] = p.page_size;
+  }
+  return check_tensors(args, {rule});
+}
+
+/// Of tensors that have been checked.
+scales scale_view(const msabench_problem& p, const msabench_args& args, const scale_slot& s) {
+  if (s.form == 0) return {};
+  const msabench_tensor& tensor = *tensor_at(args, s.slot);
+  scales view{static_cast<const float*>(tensor.data), 0, 0, 0, s.heads};
+  if (s.form == 1) return view;
+  if (s.heads > 0) view.head_stride = tensor.strides[1];
+  if (p.page_layout != 0) {
+    view.page_stride = tensor.strides[0];
+    view.token_stride = tensor.strides[tensor.rank - 1];
+  } else {
+    view.token_stride = tensor.strides[0];
+  }
+  return view;
+}
+
+scale_slot k_scale_of(const msabench_problem& p) { return {MSABENCH_K_SCALE, "k_scale", p.kv_scale, p.hkv}; }
+scale_slot v_scale_of(const msabench_problem& p) { return {MSABENCH_V_SCALE, "v_scale", p.kv_scale, p.hkv}; }
+scale_slot k_idx_scale_of(const msabench_problem& p) { return {MSABENCH_K_IDX_SCALE, "k_idx_scale", p.idx_scale, 0}; }
+
+msabench_status check_kv(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
   if (p.page_layout == 0) {
     const std::int64_t tokens = first_dimension(args, MSABENCH_K);
     return check_tensors(args, {{MSABENCH_K, "k", p.kv, 3, {any, p.hkv, p.d}},
@@ -47,13 +88,28 @@ msabench_status check_cache(const msabench_problem& p, const msabench_args& args
                               {MSABENCH_BLOCK_TABLE, "block_table", int32_type, 2, {batch, any}}});
 }
 
-msabench_status check_index_cache(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
+msabench_status check_cache(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
+  auto status = check_kv(p, args, batch);
+  for (const auto& scale : {k_scale_of(p), v_scale_of(p)})
+    if (status == MSABENCH_OK) status = check_scales(p, args, scale, first_dimension(args, MSABENCH_K));
+  return status;
+}
+
+msabench_status check_index_keys(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
   if (p.page_layout == 0) {
     return check_tensors(args, {{MSABENCH_K_IDX, "k_idx", p.k_idx, 2, {any, p.di}},
                                 {MSABENCH_CU_SEQLENS_KV, "cu_seqlens_kv", int32_type, 1, {batch + 1}}});
   }
   return check_tensors(args, {{MSABENCH_K_IDX, "k_idx", p.k_idx, 3, {any, p.page_size, p.di}},
                               {MSABENCH_BLOCK_TABLE_IDX, "block_table_idx", int32_type, 2, {batch, any}}});
+}
+
+msabench_status check_index_cache(const msabench_problem& p, const msabench_args& args, std::int64_t batch) {
+  auto status = check_index_keys(p, args, batch);
+  if (status == MSABENCH_OK) status = check_scales(p, args, k_idx_scale_of(p), first_dimension(args, MSABENCH_K_IDX));
+  if (status != MSABENCH_OK || p.idx_scale == 0) return status;
+  const std::int64_t rows = first_dimension(args, MSABENCH_Q_IDX);
+  return check_tensors(args, {{MSABENCH_Q_IDX_SCALE, "q_idx_scale", fp32_type, 2, {rows, p.hi}}});
 }
 
 /// Inputs of the index branch into the call.
@@ -64,11 +120,16 @@ void read_index_branch(const msabench_problem& p, const msabench_args& args, ind
   call.width = p.di;
   call.scale = static_cast<float>(p.index_scale != 0 ? p.index_scale : 1 / std::sqrt(static_cast<double>(p.di)));
   call.max_blocks = max_blocks(p);
-  call.keys = cache_view(p, args, MSABENCH_K_IDX, MSABENCH_BLOCK_TABLE_IDX);
+  call.keys = cache_view(p, args, MSABENCH_K_IDX, MSABENCH_BLOCK_TABLE_IDX, scale_view(p, args, k_idx_scale_of(p)));
   call.q = static_cast<const char*>(q.data);
   call.q_type = p.q_idx;
   call.q_row_stride = q.strides[0];
   call.q_head_stride = q.strides[1];
+  if (p.idx_scale == 0) return;
+  const msabench_tensor& q_scale = *tensor_at(args, MSABENCH_Q_IDX_SCALE);
+  call.q_scale = static_cast<const float*>(q_scale.data);
+  call.q_scale_row_stride = q_scale.strides[0];
+  call.q_scale_head_stride = q_scale.strides[1];
 }
 
 }  // namespace
@@ -155,8 +216,8 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   call.topk = p.topk;
   call.capacity = static_cast<std::int32_t>(block_capacity(p));
   call.scale = static_cast<float>(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d)));
-  call.keys = cache_view(p, args, MSABENCH_K, MSABENCH_BLOCK_TABLE);
-  call.values = cache_view(p, args, MSABENCH_V, MSABENCH_BLOCK_TABLE);
+  call.keys = cache_view(p, args, MSABENCH_K, MSABENCH_BLOCK_TABLE, scale_view(p, args, k_scale_of(p)));
+  call.values = cache_view(p, args, MSABENCH_V, MSABENCH_BLOCK_TABLE, scale_view(p, args, v_scale_of(p)));
   call.q = static_cast<const char*>(q.data);
   call.q_type = p.q;
   call.q_row_stride = q.strides[0];

@@ -28,6 +28,8 @@ struct implementation {
   msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
   /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.
   double (*scratch_bytes)(const msabench_problem&, int threads);
+  /// Whether k and v, and q_idx and k_idx, may be e4m3 with scales.
+  bool scaled_e4m3 = false;
   void (*select)(const select_call&, const run_context&) = nullptr;
   void (*attend)(const attend_call&, const run_context&) = nullptr;
   void (*dense)(const attend_call&, const run_context&) = nullptr;

@@ -45,9 +45,20 @@ std::uint16_t round_to_fp16(float value) {
   return static_cast<std::uint16_t>(sign | half);
 }
 
-template <float (*Widen)(std::uint16_t)>
+// 4 bits of exponent, bias 7; no infinity, and all bits of the magnitude set is NaN.
+float widen_e4m3(std::uint8_t bits) {
+  const std::uint32_t sign = (bits & 0x80u) << 24, magnitude = bits & 0x7fu;
+  if (magnitude == 0x7fu) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (magnitude < 8u) {
+    const float value = static_cast<float>(magnitude) * 0x1p-9f;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
+  }
+  return std::bit_cast<float>(sign | ((magnitude << 20) + ((127u - 7u) << 23)));
+}
+
+template <auto Widen, class Bits = std::uint16_t>
 void load(const void* from, std::int64_t count, float* to) {
-  const auto* bits = static_cast<const std::uint16_t*>(from);
+  const auto* bits = static_cast<const Bits*>(from);
   for (std::int64_t i = 0; i < count; ++i) to[i] = Widen(bits[i]);
 }
 
@@ -62,6 +73,7 @@ void store(const float* from, std::int64_t count, void* to) {
 void load_row(const void* from, msabench_dtype type, std::int64_t count, float* to) {
   if (same_type(type, bf16_type)) return load<widen_bf16>(from, count, to);
   if (same_type(type, fp16_type)) return load<widen_fp16>(from, count, to);
+  if (same_type(type, e4m3_type)) return load<widen_e4m3, std::uint8_t>(from, count, to);
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
 }
 

@@ -17,7 +17,7 @@ constexpr bool is_float_storage(msabench_dtype type) {
 /// The same for people.
 inline constexpr const char* float_storage_types = "bf16 {4,16,1}, fp16 {2,16,1} and fp32 {2,32,1}";
 
-/// Reads `count` consecutive elements of a float storage type.
+/// Reads `count` consecutive elements of a float storage type or of e4m3.
 void load_row(const void* from, msabench_dtype type, std::int64_t count, float* to);
 
 /// Writes `count` consecutive elements of a float storage type.

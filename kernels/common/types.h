@@ -12,6 +12,7 @@ inline constexpr msabench_dtype int32_type{0, 32, 1};
 inline constexpr msabench_dtype fp32_type{2, 32, 1};
 inline constexpr msabench_dtype fp16_type{2, 16, 1};
 inline constexpr msabench_dtype bf16_type{4, 16, 1};
+inline constexpr msabench_dtype e4m3_type{10, 8, 1};
 
 constexpr bool same_type(msabench_dtype a, msabench_dtype b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;

@@ -55,15 +55,23 @@ float dot(const float* a, const float* b, std::int32_t count) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-void load_tile(const cache& from, const row_place& place, std::int32_t kv_head, std::int32_t block_size,
-               const tile& shape, float* to) {
-  for (std::int32_t i = 0; i < shape.count; ++i) {
-    load_row(from.token(place.sequence, kv_head, shape.block * block_size + i), from.type, shape.d,
-             to + static_cast<std::int64_t>(i) * shape.d);
-  }
+}  // namespace
+
+float token_scale(const cache& from, std::int64_t sequence, std::int64_t head, std::int64_t j) {
+  return from.factor(sequence, head, j);
 }
 
-}  // namespace
+void load_tile(const stages& stage, const cache& from, const row_place& place, std::int32_t kv_head,
+               std::int32_t block_size, const tile& shape, float* to) {
+  for (std::int32_t i = 0; i < shape.count; ++i) {
+    const std::int64_t token = shape.block * block_size + i;
+    float* values = to + static_cast<std::int64_t>(i) * shape.d;
+    load_row(from.token(place.sequence, kv_head, token), from.type, shape.d, values);
+    if (from.scale.data == nullptr) continue;
+    const float factor = stage.token_scale(from, place.sequence, kv_head, token);
+    for (std::int32_t c = 0; c < shape.d; ++c) values[c] *= factor;
+  }
+}
 
 std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32_t block_size) {
   const std::int64_t end = std::min(place.position + 1, place.length);
@@ -164,7 +172,7 @@ void attend_row(const stages& stage, const attend_call& call, std::int64_t row, 
 
   for (std::int32_t slot = 0; slot < slots; ++slot) {
     const tile keys = tile_of(slot);
-    load_tile(call.keys, place, kv_head, call.block, keys, scratch.tile);
+    load_tile(stage, call.keys, place, kv_head, call.block, keys, scratch.tile);
     for (std::int32_t member = 0; member < call.group; ++member) {
       const float maximum =
           stage.block_maximum(scratch.query + std::int64_t{member} * call.d, call.scale, keys, scores_of(member, slot));
@@ -173,7 +181,7 @@ void attend_row(const stages& stage, const attend_call& call, std::int64_t row, 
   }
   for (std::int32_t slot = 0; slot < slots; ++slot) {
     const tile values = tile_of(slot);
-    load_tile(call.values, place, kv_head, call.block, values, scratch.tile);
+    load_tile(stage, call.values, place, kv_head, call.block, values, scratch.tile);
     for (std::int32_t member = 0; member < call.group; ++member) {
       if (scratch.maxima[member] == no_score) continue;
       weighted_sum block{scratch.block_values, 0};

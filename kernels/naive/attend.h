@@ -24,6 +24,12 @@ double attend_scratch_bytes(const attend_sizes& sizes);
 /// All rows. `scratch` holds `threads` slices of `slice_bytes`.
 void attend(const stages& stage, const attend_call& call, int threads, void* scratch, std::int64_t slice_bytes);
 
+float token_scale(const cache& from, std::int64_t sequence, std::int64_t head, std::int64_t j);
+
+/// The visible tokens of a block of a cache, widened and scaled, into `to`.
+void load_tile(const stages& stage, const cache& from, const row_place& place, std::int32_t kv_head,
+               std::int32_t block_size, const tile& shape, float* to);
+
 std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32_t block_size);
 std::int32_t query_head(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
 std::int32_t row_blocks(const row_place& place, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,

@@ -11,8 +11,8 @@
 #include "kernels/naive/attend.h"
 #include "kernels/naive/combine.h"
 #include "kernels/naive/index.h"
-#include "kernels/naive/norm_rope.h"
 #include "kernels/naive/msa.h"
+#include "kernels/naive/norm_rope.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -24,11 +24,21 @@ constexpr std::int64_t line_bytes = 64;  // no two threads write to one line
 // Set once by plugin(), before any other call.
 const stages* plugin_stages = nullptr;
 
+/// A stored value times its scale is rounded to fp32, whatever it was stored as: once for each operand that has one.
+void declare_scaled_operands(const msabench_problem& problem, msabench_numerics& declared) {
+  const bool attends = is_attention(problem.op), indexes = !attends || problem.op == MSABENCH_OP_MSA;
+  const bool kv = attends && problem.kv_scale != 0, index = indexes && problem.idx_scale != 0;
+  if (kv || index) declared.operand = fp32_type;
+  declared.rounded_operands = index ? 2 : kv ? 1 : 0;
+  if (kv) declared.v_operand = fp32_type;
+}
+
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared = fp32_numerics(problem);
   const bool is_dense = problem.op == MSABENCH_OP_DENSE, is_msa = problem.op == MSABENCH_OP_MSA;
   const bool attends = is_attention(problem.op);
   if (!attends && !is_index_branch(problem.op)) return declared;
+  declare_scaled_operands(problem, declared);
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
   const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
   const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
@@ -127,6 +137,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .profile = canonical_profile,
                    .numerics = numerics,
                    .scratch_bytes = scratch_bytes,
+                   .scaled_e4m3 = true,
                    .select = run_select,
                    .attend = run_attend,
                    .dense = run_attend,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/common/storage.h"
+#include "kernels/naive/attend.h"
 #include "kernels/naive/tasks.h"
 
 namespace msabench::naive {
@@ -31,18 +32,19 @@ std::int32_t index_head(std::int32_t kv_head, std::int32_t) { return kv_head; }
 void load_queries(const stages& stage, const index_call& call, std::int64_t row, float* queries) {
   for (std::int32_t head = 0; head < call.heads; ++head) {
     const std::int64_t element = row * call.q_row_stride + stage.index_head(head, call.heads) * call.q_head_stride;
-    load_row(call.q + element * bytes_of(call.q_type), call.q_type, call.width,
-             queries + std::int64_t{head} * call.width);
+    float* query = queries + std::int64_t{head} * call.width;
+    load_row(call.q + element * bytes_of(call.q_type), call.q_type, call.width, query);
+    if (call.q_scale == nullptr) continue;
+    const float factor =
+        call.q_scale[row * call.q_scale_row_stride + stage.index_head(head, call.heads) * call.q_scale_head_stride];
+    for (std::int32_t c = 0; c < call.width; ++c) query[c] *= factor;
   }
 }
 
 tile load_index_tile(const stages& stage, const index_call& call, const row_place& place, std::int64_t block,
                      const score_scratch& scratch) {
   const tile keys{scratch.tile, stage.visible_keys(place, block, call.rule.block), call.width, block, 0, 1};
-  for (std::int32_t i = 0; i < keys.count; ++i) {
-    load_row(call.keys.token(place.sequence, 0, block * call.rule.block + i), call.keys.type, call.width,
-             scratch.tile + std::int64_t{i} * call.width);
-  }
+  load_tile(stage, call.keys, place, 0, call.rule.block, keys, scratch.tile);
   return keys;
 }
 

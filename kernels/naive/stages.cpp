@@ -13,6 +13,7 @@ const stages exact_stages{
     .visible_keys = visible_keys,
     .query_head = query_head,
     .index_head = index_head,
+    .token_scale = token_scale,
     .row_blocks = row_blocks,
     .all_blocks = all_blocks,
     .block_maximum = block_maximum,

@@ -52,6 +52,9 @@ struct stages {
   /// The head of q_idx that scores blocks for a KV head.
   std::int32_t (*index_head)(std::int32_t kv_head, std::int32_t kv_heads);
 
+  /// What the stored values of token j are multiplied by.
+  float (*token_scale)(const cache&, std::int64_t sequence, std::int64_t head, std::int64_t j);
+
   /// Blocks to attend to, from ids [topk] as handed in: the distinct ones in 0..own, in the order of their first
   /// mention. Writes at most `capacity` of them and returns their number.
   std::int32_t (*row_blocks)(const row_place&, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,

@@ -303,6 +303,32 @@ class PlantedFaults(ProgramTest):
                 self.assertEqual({k for k in failing if not checks[k]}, failing, checks)
                 self.assertEqual({k for k in kept if checks[k]}, kept, checks)
 
+    def test_scales(self):
+        """Faults of e4m3 operands, each on the core cases that name it as a target."""
+        for name, operator, cases, check in [
+            ("forgets_scale", "attend", "attend/m3/q1.n8K.x8/*/fp8/*", "K3"),
+            ("forgets_scale", "dense", "*fp8tensor*", "K3"),
+            ("forgets_scale", "msa", "msa/m3.tp2/*/fp8/*", "K3"),
+            ("forgets_scale", "score", "*rag.draft*/fp8/*", "K1"),
+            ("forgets_scale", "index", "index/m3/q4.n32K/*/fp8/*", "K5"),
+            ("next_heads_scale", "attend", "*rag.small*/fp8/*", "K1"),
+            ("pages_scale", "attend", "attend/m3.tp4/rag.draft/*/fp8/*", "K1"),
+            ("pages_scale", "score", "*rag.draft*/fp8/*", "K1"),
+            ("others_scale", "attend", "*rag.three*fp8tensor*", "K1"),
+            ("rounds_again", "attend", "*needle/fp8/*", "K1"),
+        ]:
+            with self.subTest(name=name, operator=operator):
+                report = self.report("check", "--impl", plugin(name), "--op", operator, "--level", "core",
+                                     "--filter", cases, code=1)
+                for case in report["cases"]:
+                    failed = [k["id"] for k in case["checks"] if not k["passed"]]
+                    self.assertEqual(case["verdict"], "fail", case["name"])
+                    self.assertIn(check, failed, case["name"])
+
+    def test_fp8_is_refused_by_name(self):
+        report = self.report("check", "--impl", "cpu", "--level", "core", "--filter", "attend/*/fp8/*", code=3)
+        self.assertTrue(all(c["verdict"] == "unsupported" and c["reason"].startswith("kv ") for c in report["cases"]))
+
     def test_short_accumulation(self):
         for operator in ("attend/m3", "dense/m3.tp4"):
             case = f"{operator}/q1.n8K.x4/bf16.paged/carry/s0"

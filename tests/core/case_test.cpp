@@ -20,6 +20,8 @@ const char* const canonical_names[] = {
     "attend/h6x3.d16.di24.b16.k5.l2.i1/rag.small/fp16.contig/random/lenient/s1",
     "select/m3/q1.n128K.x16/fp32/select.tie17/s0",
     "attend/pilot/q2047.n2047/bf16.paged/random/slack/s0",
+    "msa/m3/q1.n8K/bf16.paged/planted/rep/fp8/s0",
+    "score/m3/q1.n8K/bf16.paged/special.nan/fp8tensor/s0",
 };
 
 TEST(case_name, parses_and_prints_the_same) {
@@ -87,6 +89,9 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
       {"attend/m3/q1.n1M/bf16.paged/needle/short/lenient/s0", "contradict"},
       {"attend/m3/q1.n1M/bf16.paged/needle/rep/stride/s0", "write attend/"},
       {"attend/m3/q1.n1M/bf16.paged/needle/bogus/s0", "unknown option"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/fp8/rep/s0", "write attend/"},
+      {"select/m3/q1.n1M/fp32/select.gap/fp8/s0", "no scaled operands"},
+      {"score/m3/q1.n1K/bf16.paged/special.inf/fp8/s0", "no infinity"},
       {"attend/m3/q1.n1M/bf16.paged/needle/scale00.5/s0", "write attend/"},
       {"attend/m3/q1.n1M/bf16.paged/needle/0", "no seed"},
       {"attend/m3/q1.n1M/bf16.paged/needle/s-1", "character"},
@@ -172,6 +177,26 @@ TEST(operator_table, gives_every_slot_a_shape_and_a_type) {
         EXPECT_EQ(slot_from_name(name(rule.where)), rule.where);
       }
     }
+}
+
+TEST(case_problem, fp8_is_of_the_branches_that_the_operator_has) {
+  const auto of = [](const char* text) { return make_problem(parse_case(text)); };
+  const problem attend = of("attend/m3/q1.n8K/bf16.paged/random/fp8/s0");
+  EXPECT_EQ(attend.kv, e4m3);
+  EXPECT_EQ(attend.q, bf16);
+  EXPECT_EQ(attend.out, bf16);
+  EXPECT_EQ(attend.k_idx, bf16);
+  EXPECT_EQ(attend.kv_scale, 2);
+  EXPECT_EQ(attend.idx_scale, 0);
+  const problem score = of("score/m3/q1.n8K/fp32.paged/random/fp8tensor/s0");
+  EXPECT_EQ(score.kv, fp32);
+  EXPECT_EQ(score.q_idx, e4m3);
+  EXPECT_EQ(score.k_idx, e4m3);
+  EXPECT_EQ(score.kv_scale, 0);
+  EXPECT_EQ(score.idx_scale, 1);
+  const problem msa = of("msa/m3/q1.n8K/bf16.paged/random/fp8tensor/s0");
+  EXPECT_EQ(msa.kv_scale, 1);
+  EXPECT_EQ(msa.idx_scale, 1);
 }
 
 }  // namespace

@@ -46,6 +46,18 @@ TEST(storage, every_fp16_is_loaded_exactly_and_stored_back) {
   }
 }
 
+// 1 + m/8 times 2^(e - 7), below the normal range m/8 times 2^-6; the largest magnitude is NaN, and none is infinite.
+TEST(storage, every_e4m3_is_loaded_exactly) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    const int exponent = static_cast<int>(bits >> 3 & 15), mantissa = static_cast<int>(bits & 7);
+    const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+    const float value = loaded(kernels::e4m3_type, static_cast<std::uint16_t>(bits));
+    EXPECT_EQ(std::isnan(value), (bits & 127) == 127) << bits;
+    EXPECT_EQ(std::signbit(value), bits >= 128) << bits;
+    EXPECT_TRUE(std::isnan(value) || std::abs(value) == size) << bits;
+  }
+}
+
 TEST(storage, fp16_rounds_to_nearest_even) {
   for (unsigned pattern = 0; pattern < 0x7bff; ++pattern) {
     const double low = from_fp16(static_cast<std::uint16_t>(pattern));

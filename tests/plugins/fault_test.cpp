@@ -11,6 +11,7 @@
 #include "tests/kernels/small_combine.h"
 #include "tests/kernels/small_index.h"
 #include "tests/kernels/small_norm_rope.h"
+#include "tests/kernels/small_scaled.h"
 #include "tests/kernels/small_select.h"
 
 using namespace msabench::plugin_test;
@@ -91,6 +92,22 @@ TEST(faults, dense_results_are_wrong) {
   }
   small_attend untouched = dense_case();
   EXPECT_EQ(verdict("attend_swap_block", untouched), "none");
+}
+
+TEST(faults, scaled_results_are_wrong) {
+  for (const char* name : {"forgets_scale", "next_heads_scale", "pages_scale", "others_scale", "rounds_again"}) {
+    small_scaled test(2, true);
+    const std::string found = verdict(name, test);
+    EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;
+  }
+  // Values that have no scales have no such faults, but for the rounding.
+  for (const char* name : {"forgets_scale", "next_heads_scale", "pages_scale", "others_scale"}) {
+    small_attend untouched = attend_case();
+    EXPECT_EQ(verdict(name, untouched), "none") << name;
+  }
+  small_scaled one(1, true);
+  EXPECT_EQ(verdict("pages_scale", one), "none");
+  EXPECT_NE(verdict("forgets_scale", one), "none");
 }
 
 TEST(faults, exchanged_pages_show_where_there_are_pages) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "kernels/common/lengths.h"
 #include "kernels/common/storage.h"
@@ -165,6 +166,40 @@ std::int32_t query_head_by_modulo(std::int32_t kv_head, std::int32_t member, std
   return member * kv_heads + kv_head;
 }
 
+float no_scale(const cache&, std::int64_t, std::int64_t, std::int64_t) { return 1; }
+
+float scale_of_next_head(const cache& from, std::int64_t sequence, std::int64_t head, std::int64_t j) {
+  return exact_stages.token_scale(from, sequence, from.scale.heads > 0 ? (head + 1) % from.scale.heads : head, j);
+}
+
+float scale_of_the_page(const cache& from, std::int64_t sequence, std::int64_t head, std::int64_t j) {
+  return exact_stages.token_scale(from, sequence, head, from.page_size > 0 ? j - j % from.page_size : j);
+}
+
+void attend_row_with_exchanged_scales(const stages& stage, const attend_call& call, std::int64_t row,
+                                      std::int32_t kv_head, void* memory) {
+  attend_call exchanged = call;
+  std::swap(exchanged.keys.scale, exchanged.values.scale);
+  exact_stages.attend_row(stage, exchanged, row, kv_head, memory);
+}
+
+/// To 4 significant bits, in the normal range of e4m3.
+float e4m3_of(float value) {
+  int exponent = 0;
+  const float fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 4)), exponent - 4);
+}
+
+void attend_block_rounded_again(const float* scores, float maximum, const tile& values, weighted_sum& sum) {
+  exact_stages.attend_block(scores, maximum, values, sum);  // of it only the weight stands
+  std::fill(sum.values, sum.values + values.d, 0.0f);
+  for (std::int32_t i = 0; i < values.count; ++i) {
+    const float weight = std::exp(scores[i] - maximum);
+    for (std::int32_t c = 0; c < values.d; ++c)
+      sum.values[c] += weight * e4m3_of(values.rows[static_cast<std::int64_t>(i) * values.d + c]);
+  }
+}
+
 }  // namespace
 
 /// attend, dense: of every row's fourth block (the last one if it has fewer) key 37 (the last one if it sees fewer). score and
@@ -293,6 +328,46 @@ const msabench_plugin* short_scores(const msabench_host* host) {
 const msabench_plugin* ties_high(const msabench_host* host) {
   return with_stages(host, "ties_high", [](stages s) {
     s.select_row = select_the_higher_of_equals;
+    return s;
+  });
+}
+
+/// All operators with e4m3 operands: stored keys and values are taken for the values themselves.
+const msabench_plugin* forgets_scale(const msabench_host* host) {
+  return with_stages(host, "forgets_scale", [](stages s) {
+    s.token_scale = no_scale;
+    return s;
+  });
+}
+
+/// attend, dense: the scales of the next KV head.
+const msabench_plugin* next_heads_scale(const msabench_host* host) {
+  return with_stages(host, "next_heads_scale", [](stages s) {
+    s.token_scale = scale_of_next_head;
+    return s;
+  });
+}
+
+/// All operators with e4m3 operands in pages: the scale of a page's first token for all of its tokens.
+const msabench_plugin* pages_scale(const msabench_host* host) {
+  return with_stages(host, "pages_scale", [](stages s) {
+    s.token_scale = scale_of_the_page;
+    return s;
+  });
+}
+
+/// attend, dense: keys have the scales of values, and values those of keys.
+const msabench_plugin* others_scale(const msabench_host* host) {
+  return with_stages(host, "others_scale", [](stages s) {
+    s.attend_row = attend_row_with_exchanged_scales;
+    return s;
+  });
+}
+
+/// attend, dense: scaled values are rounded to e4m3 once more.
+const msabench_plugin* rounds_again(const msabench_host* host) {
+  return with_stages(host, "rounds_again", [](stages s) {
+    s.attend_block = attend_block_rounded_again;
     return s;
   });
 }
