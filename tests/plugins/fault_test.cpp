@@ -184,6 +184,28 @@ TEST(faults, the_last_row_stays_unwritten) {
   EXPECT_FALSE(attend.out.untouched({3, 0, 0}));
 }
 
+// Results are right in either order of the blocks, and their bits tell which one it was.
+TEST(faults, promises_are_broken_by_other_bits_alone) {
+  const auto bits = [](const char* name, small_attend test, std::int32_t splits = 0) {
+    test.problem.splits = splits;
+    EXPECT_EQ(verdict(name, test), "none") << name;
+    std::vector<double> all;
+    for (std::int64_t row = 0; row < test.tokens(); ++row)
+      for (std::int32_t head = 0; head < test.shape.hq; ++head)
+        for (std::int64_t c = 0; c < test.shape.d; ++c) all.push_back(test.out.get({row, head, c}));
+    return all;
+  };
+  const auto usual = bits("keeps_split_invariance", dense_case());
+  EXPECT_EQ(bits("keeps_split_invariance", dense_case(), 3), usual);
+  EXPECT_NE(bits("breaks_split_invariance", dense_case(), 3), usual);
+  EXPECT_EQ(bits("breaks_split_invariance", dense_case(), 1), usual);
+  EXPECT_NE(bits("breaks_batch_invariance", dense_case()), usual);
+  const small_attend alone({.sequences = {{1, 800}}, .dense = true});
+  EXPECT_EQ(bits("breaks_batch_invariance", alone), bits("keeps_split_invariance", alone));
+  EXPECT_EQ(bits("breaks_repeatability", dense_case()), usual);
+  EXPECT_NE(bits("breaks_repeatability", dense_case()), usual);
+}
+
 TEST(faults, weights_are_short) {
   small_attend test = attend_case();
   EXPECT_EQ(verdict("short_weights_undeclared", test).rfind("row ", 0), 0u);
