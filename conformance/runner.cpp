@@ -50,13 +50,7 @@ void judge_without_outputs(case_record& record, const judge::subject& what, cons
 }
 
 judge::subject describe(const case_spec& c, const agreement& agreed) {
-  judge::subject what;
-  what.definition = c;
-  what.agreed = agreed.agreed;
-  if (agreed.answer.answered) {
-    what.delivers = agreed.answer.answered->delivers;
-    what.declared = agreed.answer.answered->declared;
-  }
+  judge::subject what = judge::subject_of(c, agreed.agreed, agreed.answer.answered);
   what.targets = targets_of(c);
   return what;
 }

@@ -59,7 +59,8 @@ std::vector<ragged_batch> make_ragged() {
 const std::vector<family_info>& make_families() {
   static const std::vector<family_info> all = {
       {"random",
-       "normal queries, keys and values; flat and sharp scale the scores; realistic and shared64 overlap in what is selected",
+       "normal queries, keys and values; flat and sharp scale the scores; realistic and shared64 overlap in what is "
+       "selected",
        {op::attend, op::dense, op::msa, op::score, op::index},
        {"", "flat", "sharp", "realistic", "shared64"}},
       {"block_code",

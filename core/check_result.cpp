@@ -7,9 +7,6 @@
 namespace msabench {
 namespace {
 
-// Long enough for any sentence; foreign text that is longer says nothing more.
-constexpr std::size_t max_sentence_chars = 2000;
-
 nlohmann::json worst_to_json(const worst_element& w) {
   nlohmann::json out = {{"slot", nullptr}, {"index", w.index}, {"axes", w.axes}};
   if (w.where) out["slot"] = std::string(name(*w.where));
@@ -32,10 +29,10 @@ void to_json(nlohmann::json& out, const check_result& c) {
          // Objects have no order, so the term that leads the list is named apart.
          {"largest_term", c.terms.empty() ? "" : c.terms.front().first},
          {"worst", worst_to_json(c.worst)},
-         {"named", one_line(c.named, max_sentence_chars)},
-         {"cure", one_line(c.cure, max_sentence_chars)},
-         {"note", one_line(c.note, max_sentence_chars)}};
-  if (!c.promise.empty()) out["promise"] = one_line(c.promise, max_sentence_chars);
+         {"named", sentence(c.named)},
+         {"cure", sentence(c.cure)},
+         {"note", sentence(c.note)}};
+  if (!c.promise.empty()) out["promise"] = sentence(c.promise);
   // Absent where it says nothing: a reader then can't mistake "" for a kind.
   if (c.kind != fail_kind::none) out["kind"] = std::string(name(c.kind));
   put_number(out, "value", c.value);

@@ -15,6 +15,17 @@ namespace msabench {
 
 using nlohmann::json;
 
+std::string sentence(std::string_view text) {
+  constexpr std::size_t most_chars = 2000;  // text that is longer says nothing more
+  return one_line(text, most_chars);
+}
+
+json sentences(const std::vector<std::string>& texts) {
+  auto out = json::array();
+  for (const auto& text : texts) out.push_back(sentence(text));
+  return out;
+}
+
 json finite_or_tag(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
 
 std::string_view non_finite_tag(double x) noexcept {

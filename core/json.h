@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace msabench {
 
@@ -17,6 +18,10 @@ std::string_view non_finite_tag(double x) noexcept;
 void put_number(nlohmann::json& obj, std::string_view key, double x);
 // Inverse of put_number. suite_error if the key is missing or neither a number nor tagged null.
 double get_number(const nlohmann::json& obj, std::string_view key);
+
+// Foreign text as reports keep it: one line, at most 2000 characters.
+std::string sentence(std::string_view text);
+nlohmann::json sentences(const std::vector<std::string>& texts);
 
 struct json_limits {
   std::size_t max_bytes = std::size_t{64} << 20;

@@ -11,16 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t max_sentence_chars = 2000;
-
-std::string sentence(const std::string& text) { return one_line(text, max_sentence_chars); }
-
-json sentences(const std::vector<std::string>& texts) {
-  auto out = json::array();
-  for (const auto& text : texts) out.push_back(sentence(text));
-  return out;
-}
-
 void put_optional(json& out, std::string_view key, const std::optional<double>& x) {
   if (x)
     put_number(out, key, *x);
@@ -128,14 +118,14 @@ json to_json_of(const perf_point& p) {
 constexpr item_state all_states[] = {item_state::measured, item_state::unverified,  item_state::failed,
                                      item_state::busy,     item_state::unsupported, item_state::not_run};
 
+}  // namespace
+
 std::int64_t count(const perf_run& run, item_state s) {
   std::int64_t n = 0;
   for (const auto& p : run.points)
     n += std::count_if(p.items.begin(), p.items.end(), [s](const perf_item& i) { return i.state == s; });
   return n;
 }
-
-}  // namespace
 
 std::string_view name(item_state s) {
   switch (s) {
@@ -165,12 +155,7 @@ int exit_code_of(const perf_run& run) {
 json to_report_json(const perf_run& run) {
   auto points = json::array(), implementations = json::array(), crossovers = json::array();
   for (const auto& p : run.points) points.push_back(to_json_of(p));
-  for (const auto& i : run.implementations)
-    implementations.push_back({{"name", sentence(i.name)},
-                               {"version", sentence(i.version)},
-                               {"description", sentence(i.description)},
-                               {"path", sentence(i.path)},
-                               {"sha256", i.sha256}});
+  for (const auto& i : run.implementations) implementations.push_back(to_report_json(i));
   for (const auto& c : run.crossovers) {
     json one = {{"implementation", c.implementation}, {"note", c.note}};
     put_optional(one, "context", c.context);

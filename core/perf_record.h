@@ -125,6 +125,9 @@ struct perf_run {
   std::vector<crossover> crossovers;
 };
 
+// Items in that state.
+std::int64_t count(const perf_run& run, item_state s);
+
 // 70 never; 1: an item failed; 4: the machine was too busy for an item; 2: interrupted, or an item is unverified; 3:
 // nothing measured; 0 otherwise. The first that applies. Items that were left out for the budget count as nothing.
 int exit_code_of(const perf_run& run);

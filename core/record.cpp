@@ -11,16 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t max_sentence_chars = 2000;
-
-std::string sentence(const std::string& text) { return one_line(text, max_sentence_chars); }
-
-json sentences(const std::vector<std::string>& texts) {
-  auto out = json::array();
-  for (const auto& text : texts) out.push_back(sentence(text));
-  return out;
-}
-
 json detectability_to_json(const detectability& d) {
   auto by_fault = json::object();
   for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
@@ -132,10 +122,20 @@ json to_report_json(const case_record& record) {
   return out;
 }
 
+json to_report_json(const implementation_record& i) {
+  return {{"name", sentence(i.name)},
+          {"version", sentence(i.version)},
+          {"description", sentence(i.description)},
+          {"path", sentence(i.path)},
+          {"sha256", i.sha256}};
+}
+
 json to_report_json(const run_record& run) {
   auto cases = json::array();
   for (const auto& c : run.cases) cases.push_back(to_report_json(c));
-  const auto& i = run.implementation;
+  json implementation = to_report_json(run.implementation);
+  implementation["numerics"] = common(run.cases, &case_record::declared);
+  implementation["profile"] = common(run.cases, &case_record::delivers);
   return {{"schema", "msabench.report/1"},
           {"suite",
            {{"version", run.suite_version},
@@ -151,14 +151,7 @@ json to_report_json(const run_record& run) {
             {"partial", run.partial},
             {"level", run.level}}},
           {"environment", printable_json(run.environment)},
-          {"implementation",
-           {{"name", sentence(i.name)},
-            {"version", sentence(i.version)},
-            {"description", sentence(i.description)},
-            {"path", sentence(i.path)},
-            {"sha256", i.sha256},
-            {"numerics", common(run.cases, &case_record::declared)},
-            {"profile", common(run.cases, &case_record::delivers)}}},
+          {"implementation", implementation},
           {"cases", cases},
           {"summary", summary_of(run)}};
 }

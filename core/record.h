@@ -70,6 +70,7 @@ int exit_code_of(const run_record& run);
 // With every text in it printable: an environment is what foreign files and programs say.
 nlohmann::json printable_json(const nlohmann::json& in);
 
+nlohmann::json to_report_json(const implementation_record& record);
 nlohmann::json to_report_json(const run_record& run);  // msabench.report/1
 nlohmann::json to_report_json(const case_record& record);
 

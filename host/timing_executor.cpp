@@ -11,6 +11,7 @@
 #include "host/output_copy.h"
 #include "host/timing.h"
 #include "host/timing_protocol.h"
+#include "host/told_failure.h"
 #include "host/worker_process.h"
 #include "inputs/poison.h"
 
@@ -161,18 +162,10 @@ class worker_timing final : public timing_executor {
       worker_->send({{"type", "next"}});
       return false;
     }
-    if (type == "error" || type == "no_resources") {
-      fields.read("message", text);
+    if (const auto failure = told_failure(fields, type, last, loading_ == 0 ? "--impl" : "--against",
+                                          implementations_[loading_].label)) {
       worker_.reset();
-      if (type == "error") throw suite_error("worker: " + text);
-      throw environment_error({"worker", "", text, ""});
-    }
-    if (type == "refused" && last == "loaded") {
-      std::string remedy;
-      fields.read("problem", text);
-      fields.read("remedy", remedy);
-      worker_.reset();
-      bad_input(loading_ == 0 ? "--impl" : "--against", implementations_[loading_].label, text, remedy);
+      std::rethrow_exception(failure);
     }
     if (type != last) fields.refuse("type", type, fmt::format("was not expected before {}", last));
     if (type == "timed") merge(protocol::decode_timed_observation(in), fields);

@@ -12,6 +12,7 @@
 #include "host/interrupt.h"
 #include "host/launch_recorder.h"
 #include "host/protocol.h"
+#include "host/told_failure.h"
 #include "host/worker_process.h"
 
 namespace msabench {
@@ -193,22 +194,9 @@ class worker_executor final : public executor {
       worker_->send({{"type", "next"}});
       return false;
     }
-    if (type == "error") {
-      fields.read("message", text);
+    if (const auto failure = told_failure(fields, type, last, "--impl", impl_.label)) {
       worker_.reset();
-      throw suite_error("worker: " + text);
-    }
-    if (type == "no_resources") {
-      fields.read("message", text);
-      worker_.reset();
-      throw environment_error({"worker", "", text, ""});
-    }
-    if (type == "refused" && last == "loaded") {
-      std::string remedy;
-      fields.read("problem", text);
-      fields.read("remedy", remedy);
-      worker_.reset();
-      bad_input("--impl", impl_.label, text, remedy);
+      std::rethrow_exception(failure);
     }
     if (type != last) fields.refuse("type", type, fmt::format("was not expected before {}", last));
     if (last == "loaded") {

@@ -13,6 +13,17 @@
 
 namespace msabench::judge {
 
+subject subject_of(const case_spec& c, const problem& agreed, const std::optional<capability>& answered) {
+  subject what;
+  what.definition = c;
+  what.agreed = agreed;
+  if (answered) {
+    what.delivers = answered->delivers;
+    what.declared = answered->declared;
+  }
+  return what;
+}
+
 std::unique_ptr<expectation> expect(const subject& what, std::span<const std::int64_t> rows) {
   switch (what.agreed.operation) {
     case op::attend:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ struct subject {
   std::map<slot, tensor_view> inputs;
   std::vector<perturbation> targets;
 };
+
+// Without inputs and targets.
+subject subject_of(const case_spec& c, const problem& agreed, const std::optional<capability>& answered);
 
 // One line per claim above its cap or without meaning (NaN, chain beyond the longest possible, roundoff of no known
 // format); empty: the declaration stands. Field names are those of msabench_numerics and msabench_profile.

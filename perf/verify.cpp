@@ -17,17 +17,6 @@ namespace {
 // (row, head, key) triples of the oracle: what is spent on an item, and what a single row may cost at most.
 constexpr std::int64_t verification_triples = 2'000'000, most_triples = 150'000'000;
 
-judge::subject subject_of(const case_spec& c, const agreement& agreed) {
-  judge::subject what;
-  what.definition = c;
-  what.agreed = agreed.agreed;
-  if (agreed.answer.answered) {
-    what.delivers = agreed.answer.answered->delivers;
-    what.declared = agreed.answer.answered->declared;
-  }
-  return what;
-}
-
 void set_failed(perf_item& item, verdict v, fail_kind kind, const std::string& reason) {
   item.state = item_state::failed;
   item.decided = v;
@@ -111,7 +100,7 @@ double verification_s(const case_spec& c) {
 }
 
 bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed) {
-  judge::subject what = subject_of(c, agreed);
+  judge::subject what = judge::subject_of(c, agreed.agreed, agreed.answer.answered);
   item.remarks = agreed.answer.remarks;
   item.captured_output = agreed.answer.captured_output;
   if (agreed.answer.result != outcome::completed) {
@@ -134,7 +123,7 @@ bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed) {
 
 void verify_item(perf_item& item, const case_spec& c, const agreement& agreed, const input_set& set,
                  side_observation& side) {
-  judge::subject what = subject_of(c, agreed);
+  judge::subject what = judge::subject_of(c, agreed.agreed, agreed.answer.answered);
   item.rows_total = total_rows(c);
   item.outputs_seen = side.outputs_seen;
   item.outputs_different = static_cast<std::int64_t>(side.seen.launches.size()) + side.outputs_dropped;

@@ -119,13 +119,6 @@ std::string machine_of(const nlohmann::json& environment) {
   return fmt::format("{}, {} cores, {}", text("cpu"), text("cores_available"), text("os"));
 }
 
-std::int64_t count(const perf_run& run, item_state s) {
-  std::int64_t n = 0;
-  for (const auto& p : run.points)
-    n += std::count_if(p.items.begin(), p.items.end(), [s](const perf_item& i) { return i.state == s; });
-  return n;
-}
-
 }  // namespace
 
 std::string perf_plan_text(const perf_run& run) {
@@ -138,7 +131,7 @@ std::string perf_plan_text(const perf_run& run) {
 std::string perf_point_text(const perf_run& run, const perf_point& point) {
   const row titles = {"operator",      "by",      "time",         "+-",
                       "samples",       "GFLOP/s", "GB/s",         "of limit",
-                      "against dense", "at most", "share of msa", run.implementations.size() > 1 ? "against other" : "",
+                      "against dense", "by limits", "share of msa", run.implementations.size() > 1 ? "against other" : "",
                       "verified"};
   std::vector<row> rows;
   std::string below;

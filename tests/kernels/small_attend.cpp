@@ -6,6 +6,9 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
+
+#include "tests/kernels/small_lengths.h"
 
 namespace msabench::plugin_test {
 namespace {
@@ -79,21 +82,13 @@ small_attend::small_attend(attend_shape given, unsigned seed)
 }
 
 void small_attend::make_lengths() {
-  const auto batch = static_cast<std::int64_t>(shape.sequences.size());
-  cu_seqlens_q = buffer(int32_type, {batch + 1});
-  cu_seqlens_kv = buffer(int32_type, {batch + 1});
-  kv_lens = buffer(int32_type, {batch});
-  cu_seqlens_q.set({0}, 0);
-  cu_seqlens_kv.set({0}, 0);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const auto [query, length] = shape.sequences[static_cast<std::size_t>(b)];
-    tokens_ += query;
-    keys_ += length;
-    longest_ = std::max<std::int64_t>(longest_, length);
-    cu_seqlens_q.set({b + 1}, static_cast<double>(tokens_));
-    cu_seqlens_kv.set({b + 1}, static_cast<double>(keys_));
-    kv_lens.set({b}, length);
-  }
+  small_lengths made(shape.sequences);
+  cu_seqlens_q = std::move(made.cu_seqlens_q);
+  cu_seqlens_kv = std::move(made.cu_seqlens_kv);
+  kv_lens = std::move(made.kv_lens);
+  tokens_ = made.tokens;
+  keys_ = made.keys;
+  longest_ = made.longest;
 }
 
 void small_attend::make_cache(std::mt19937& random) {

@@ -5,23 +5,20 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
+
+#include "tests/kernels/small_lengths.h"
 
 namespace msabench::plugin_test {
 
 small_select::small_select(select_shape given, unsigned seed)
     : shape(std::move(given)), problem(empty_problem(MSABENCH_OP_SELECT)) {
   const auto batch = static_cast<std::int64_t>(shape.sequences.size());
-  std::int64_t longest = 0;
-  cu_seqlens_q = buffer(int32_type, {batch + 1});
-  kv_lens = buffer(int32_type, {batch});
-  cu_seqlens_q.set({0}, 0);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const auto [query, length] = shape.sequences[static_cast<std::size_t>(b)];
-    tokens_ += query;
-    longest = std::max<std::int64_t>(longest, length);
-    cu_seqlens_q.set({b + 1}, static_cast<double>(tokens_));
-    kv_lens.set({b}, length);
-  }
+  small_lengths made(shape.sequences);
+  cu_seqlens_q = std::move(made.cu_seqlens_q);
+  kv_lens = std::move(made.kv_lens);
+  tokens_ = made.tokens;
+  const std::int64_t longest = made.longest;
   problem.hkv = shape.hkv;
   problem.block = shape.block;
   problem.topk = shape.topk;
