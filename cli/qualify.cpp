@@ -46,7 +46,7 @@ struct speed_part {
   const char* contexts;
   double share;
 };
-constexpr speed_part speed_parts[] = {{perf_suite::decode, "128K,1M", 0.4}, {perf_suite::prefill, "8K", 0.6}};
+constexpr speed_part speed_parts[] = {{perf_suite::decode, "128K,1M", 0.35}, {perf_suite::prefill, "8K", 0.65}};
 
 struct speed_result {
   std::vector<perf_run> runs;
@@ -95,7 +95,7 @@ std::string work_model_text(const std::vector<perf_run>& runs) {
 }
 
 struct arguments {
-  std::string impl, budget_s = "170";
+  std::string impl, budget_s = "200";
   bool without_speed = false;
   output out;
   report_paths paths;
@@ -106,8 +106,8 @@ int qualify(const arguments& a, const std::vector<std::string>& argv) {
   implementation_options impl;
   impl.choose(a.impl.empty() ? best_implementation() : a.impl);
   impl.resolve();
-  a.out.open();
-  a.paths.open();
+  if (a.paths.folder.empty()) bad_input("--out", "", "is empty", "a folder for the datasheet and its reports");
+  a.paths.open(a.out);
   const std::filesystem::path folder(a.paths.folder);
   for (const speed_part& part : speed_parts)
     if (!a.without_speed) require_writable("--out", folder / fmt::format("perf-{}.json", name(part.suite)));
@@ -124,6 +124,10 @@ int qualify(const arguments& a, const std::vector<std::string>& argv) {
     fast.refused = "left out by --without-speed";
   else if (!interrupted() && !right.gave_out)
     fast = measure_speed(impl, budget_s, argv, a.out);
+  if (interrupted())
+    fast.refused = "interrupted";
+  else if (right.gave_out)
+    fast.refused = "judging could not be finished";
   const datasheet sheet{right.record, fast.runs, fast.refused, work_model_text(fast.runs)};
   a.out.print("\n" + datasheet_summary(sheet));
 
@@ -135,7 +139,8 @@ int qualify(const arguments& a, const std::vector<std::string>& argv) {
   write_datasheet(sheet, folder / "report.md", "--out");
   a.out.print(fmt::format("\nreports: {0}/report.md {0}/report.json {0}/junit.xml\n", a.paths.folder));
   if (right.gave_out) std::rethrow_exception(right.gave_out);
-  return first_bad(exit_code_of(right.record), fast.code);
+  const int code = first_bad(exit_code_of(right.record), fast.code);
+  return code == exit_code::ok && interrupted() ? exit_code::partial : code;
 }
 
 }  // namespace

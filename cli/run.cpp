@@ -56,7 +56,10 @@ void report_paths::declare(CLI::App& verb) {
   verb.add_option("--junit", junit, "Leave a JUnit file")->type_name("FILE");
 }
 
-void report_paths::open() const {
+void report_paths::open(const output& out) const {
+  if (out.wants_json() && out.json_path() == junit)
+    bad_input("--junit", junit, "names the same file as --json", "give each its own");
+  out.open();
   if (!junit.empty()) require_writable("--junit", junit);
   if (folder.empty()) return;
   ensure_folder("--out", folder);
@@ -99,10 +102,7 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
 
 int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
                    const output& out, const report_paths& paths) {
-  if (out.wants_json() && out.json_path() == paths.junit)
-    bad_input("--junit", paths.junit, "names the same file as --json", "give each its own");
-  out.open();
-  paths.open();
+  paths.open(out);
   const finished_run done = run_and_print(impl, cases, request, out);
   // First, so that a report that can't be written does not take the result along.
   out.print(text_summary(done.record, out.colour()));

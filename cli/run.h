@@ -17,7 +17,8 @@ struct report_paths {
   std::string folder;  // --out: report.json, report.md, junit.xml in it
   std::string junit;   // --junit
   void declare(CLI::App& verb);
-  void open() const;  // tries every path before the first case runs
+  // Tries every path, and those of `out` before, so that nothing is lost after the first case. usage_error.
+  void open(const output& out) const;
 };
 
 struct run_request {

@@ -50,7 +50,7 @@ std::string times_chart(const perf_point& p) {
       longest = std::max(longest, s);
       std::string text = format_duration_s(s);
       if (i->figures->gain_over_dense && i->operation == "msa")
-        text += fmt::format(", {:.3g}x faster (at most {:.3g}x)", *i->figures->gain_over_dense,
+        text += fmt::format(", {:.3g}x faster (by the limits: {:.3g}x)", *i->figures->gain_over_dense,
                             i->figures->gain_limit.value_or(0));
       bars.push_back({fmt::format("{} {}", place(p), operation), s, text, i->figures->roofline_s});
     }

@@ -47,6 +47,15 @@ class Whole(ProgramTest):
         report = json.loads((folder / "report.json").read_text())
         self.assertEqual(report["schema"], "msabench.report/1")
 
+    def test_qualify_refuses_paths_before_it_runs(self):
+        for words, arguments in [(("--out", "empty"), ("--out", "")),
+                                 (("--junit", "same file"), ("--json", self.folder / "x", "--junit", self.folder / "x")),
+                                 (("--budget-s", "soon"), ("--budget-s", "soon"))]:
+            with self.subTest(words=words):
+                result = run("qualify", "--without-speed", *arguments, cwd=self.folder)
+                self.assert_refused(result, *words)
+                self.assertEqual(result.out, "")
+
     def test_qualify_on_a_busy_machine_says_so(self):
         """Right is told, fast is not, and no number slips into the page."""
         with Busy():
