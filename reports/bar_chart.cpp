@@ -16,20 +16,22 @@ std::string blocks(std::int64_t eighths, std::size_t width, std::size_t mark) {
   std::string text;
   for (std::size_t at = 0; at < width; ++at) {
     const std::int64_t left = eighths - static_cast<std::int64_t>(8 * at);
-    if (left >= 8)
+    if (at == mark)
+      text += "|";
+    else if (left >= 8)
       text += "█";
     else if (left > 0)
       text += parts[left];
     else
-      text += at == mark ? "|" : " ";
+      text += " ";
   }
   return text;
 }
 
 }  // namespace
 
-std::string bar_chart(const std::vector<bar>& bars, double most, std::size_t width) {
-  std::size_t widest = 0;
+std::string bar_chart(const std::vector<bar>& bars, double most, std::size_t label_width, std::size_t width) {
+  std::size_t widest = label_width;
   for (const bar& b : bars) {
     most = std::max({most, b.value, b.mark});
     widest = std::max(widest, b.label.size());

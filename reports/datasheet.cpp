@@ -41,7 +41,7 @@ const perf_item* find(const perf_point& p, std::string_view operation) {
 std::string in_code(const std::string& chart) { return "```text\n" + chart + "```\n\n"; }
 
 // Dense attention and msa side by side; the mark is the shortest time that the machine's limits allow.
-std::string times_chart(const perf_point& p) {
+std::string times_chart(const perf_point& p, std::size_t label_width) {
   std::vector<bar> bars;
   double longest = 0;
   for (const char* operation : {"dense", "msa"})
@@ -54,7 +54,16 @@ std::string times_chart(const perf_point& p) {
                             i->figures->gain_limit.value_or(0));
       bars.push_back({fmt::format("{} {}", place(p), operation), s, text, i->figures->roofline_s});
     }
-  return bar_chart(bars, longest);
+  return bar_chart(bars, longest, label_width);
+}
+
+// Charts of all points, one scale each.
+std::string times_charts(const std::vector<const perf_point*>& points) {
+  std::size_t widest = 0;
+  for (const perf_point* p : points) widest = std::max(widest, (place(*p) + " dense").size());
+  std::string charts;
+  for (const perf_point* p : points) charts += times_chart(*p, widest);
+  return charts;
 }
 
 std::string limits_chart(const std::vector<const perf_point*>& points) {
@@ -112,9 +121,7 @@ std::string speed_part(const datasheet& sheet) {
   std::string text =
       "## Dense attention and MSA\n\nTime of one layer's attention; `|`: the shortest that this machine's limits "
       "allow.\n\n";
-  std::string charts;
-  for (const perf_point* p : points) charts += times_chart(*p);
-  text += in_code(charts);
+  text += in_code(times_charts(points));
   text +=
       "## Share of the machine's limits\n\nThe nearer limit, arithmetic or memory, as measured between the samples of "
       "the same run.\n\n" +
@@ -158,8 +165,7 @@ std::string datasheet_text(const datasheet& sheet) {
 std::string datasheet_summary(const datasheet& sheet) {
   std::string text = fmt::format("right?  {}: {}\nfast?   {}\n", headline_of(sheet.conformance),
                                  explanation_of(sheet.conformance), speed_headline(sheet));
-  std::string charts;
-  for (const perf_point* p : points_of(sheet)) charts += times_chart(*p);
+  const std::string charts = times_charts(points_of(sheet));
   return charts.empty() ? text : text + "\n" + charts;
 }
 
