@@ -33,7 +33,9 @@ void add_check(CLI::App& app, invocation& chosen) {
       request.seed = selected.seed;
       request.shard_index = selected.shard_index;
       request.shard_count = selected.shard_count;
-      return run_and_report(a->impl, choose(load_list(a->which.level()), selected), request, a->out, a->paths);
+      const case_list list = load_list(a->which.level());
+      request.withdrawn = withdrawn_of(list, selected);
+      return run_and_report(a->impl, choose(list, selected), request, a->out, a->paths);
     };
   });
 }

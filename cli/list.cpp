@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/selection.h"
 #include "cli/verbs.h"
+#include "conformance/cost.h"
 #include "core/error.h"
 #include "core/units.h"
 #include "host/executor.h"
@@ -19,19 +20,39 @@ namespace {
 using nlohmann::json;
 
 int list_cases(const selection_options& which, const output& out) {
-  const auto cases = choose(load_list(which.level()), which.resolve());
-  json rows = json::array();
-  std::string text;
-  double total = 0;
+  const case_list list = load_list(which.level());
+  const selection wanted = which.resolve();
+  const auto cases = choose(list, wanted);
+  const auto line = [](std::string_view name, const auto& oracle, const auto& implementation, std::string_view rest) {
+    return fmt::format("{:<72} {:>9} {:>14}{}\n", name, oracle, implementation, rest);
+  };
+  json rows = json::array(), withdrawn = json::array();
+  std::string text = line("case", "oracle", "implementation", "");
+  double oracle = 0, implementation = 0;
   for (const auto& c : cases) {
-    const double cost = static_cast<double>(cost_triples(c));
-    total += cost;
-    text += fmt::format("{:<70} {:>9}\n", name(c), format_count(cost));
-    rows.push_back({{"name", name(c)}, {"definition_sha256", definition_sha256(c)}, {"cost_triples", cost_triples(c)}});
+    const double once = static_cast<double>(cost_triples(c)), launches = static_cast<double>(implementation_triples(c));
+    const bool everywhere = list.every_shard.contains(name_without_seed(c));
+    oracle += once;
+    implementation += launches;
+    text += line(name(c), format_count(once), format_count(launches), everywhere ? "  every shard" : "");
+    rows.push_back({{"name", name(c)},
+                    {"definition_sha256", definition_sha256(c)},
+                    {"cost_triples", cost_triples(c)},
+                    {"implementation_triples", implementation_triples(c)},
+                    {"every_shard", everywhere}});
   }
-  text += fmt::format("{} cases, cost {} (row, head, visible key) triples\n", cases.size(), format_count(total));
+  text += line(fmt::format("{} cases", cases.size()), format_count(oracle), format_count(implementation), "");
+  text += "cost in (row, head, visible key) triples: the oracle's, and the implementation's over all launches\n";
+  for (const auto& c : withdrawn_of(list, wanted)) {
+    text += fmt::format("withdrawn, not run: {}: {}\n", c.name, c.reason);
+    withdrawn.push_back({{"name", c.name}, {"reason", c.reason}});
+  }
   out.print(text);
-  out.write({{"level", which.level()}, {"cases", rows}});
+  out.write({{"level", which.level()},
+             {"cases", rows},
+             {"cost_triples", oracle},
+             {"implementation_triples", implementation},
+             {"withdrawn", withdrawn}});
   return cases.empty() ? 3 : 0;
 }
 

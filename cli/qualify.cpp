@@ -116,7 +116,9 @@ int qualify(const arguments& a, const std::vector<std::string>& argv) {
   run_request request;
   request.argv = argv;
   request.level = "smoke";
-  const finished_run right = run_and_print(impl, choose(load_list("smoke"), {}), request, a.out);
+  const case_list list = load_list(request.level);
+  request.withdrawn = withdrawn_of(list, {});
+  const finished_run right = run_and_print(impl, choose(list, {}), request, a.out);
   a.out.print(text_summary(right.record, a.out.colour()));
 
   speed_result fast;

@@ -75,6 +75,7 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
   finished_run done{begin_record(request.argv, on->info()), nullptr};
   run_record& run = done.record;
   run.level = request.level;
+  run.withdrawn = request.withdrawn;
   run.seed = request.seed;
   run.shard_index = request.shard_index;
   run.shard_count = request.shard_count;

@@ -23,7 +23,8 @@ struct report_paths {
 
 struct run_request {
   std::vector<std::string> argv;
-  std::string level;  // empty: single cases
+  std::string level;                      // empty: single cases
+  std::vector<withdrawn_case> withdrawn;  // of the level
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
   bool show_detail = false;  // every check of every case, not only the failing ones

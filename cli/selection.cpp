@@ -20,7 +20,9 @@ void selection_options::declare(CLI::App& verb) {
       ->check(CLI::Validator(
           [](const std::string& glob) { return glob.empty() ? "is empty; leave it out to take every case" : ""; }, ""));
   verb.add_option("--seed", seed_, "Seed of all inputs")->type_name("N")->capture_default_str();
-  verb.add_option("--shard", shard_, "Part I of N of the list, I from 0")->type_name("I/N")->capture_default_str();
+  verb.add_option("--shard", shard_, "Part I of N of the list, I from 0; parts cost about the same")
+      ->type_name("I/N")
+      ->capture_default_str();
 }
 
 selection selection_options::resolve() const {
@@ -41,7 +43,7 @@ selection selection_options::resolve() const {
   if (slash == std::string::npos) bad_input("--shard", shard_, "is no shard", "I/N, e.g. 0/4");
   const auto index = parse_uint64("--shard", shard_.substr(0, slash)),
              count = parse_uint64("--shard", shard_.substr(slash + 1));
-  if (count < 1 || count > 1000000 || index >= count)
+  if (count < 1 || count > most_shards || index >= count)
     bad_input("--shard", shard_, "is out of range", "I/N with I from 0 to N - 1");
   wanted.shard_index = static_cast<std::int64_t>(index);
   wanted.shard_count = static_cast<std::int64_t>(count);

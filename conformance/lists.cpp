@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <set>
 
+#include "conformance/cost.h"
 #include "conformance/lists_data.h"
+#include "conformance/shards.h"
 #include "core/error.h"
 #include "core/hashes.h"
 
@@ -20,62 +22,124 @@ std::string built_in(std::string_view name) {
   return "";
 }
 
+// Calls line(number, text) for every line that says something, without its comment and the blanks around it.
+template <class F>
+void for_each_line(std::string_view text, F&& line) {
+  for (int number = 1; !text.empty(); ++number) {
+    const auto end = text.find('\n');
+    std::string_view each = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    each = each.substr(0, each.find('#'));
+    const auto first = each.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) continue;
+    line(number, each.substr(first, each.find_last_not_of(" \t\r") - first + 1));
+  }
+}
+
+void require_case_name(const std::string& where, std::string_view name) {
+  try {
+    parse_case(std::string(name) + "/s0");
+  } catch (const usage_error& e) {
+    bad_input("list", where, e.what(), "one case name without its seed per line");
+  }
+}
+
 class expander {
  public:
   explicit expander(std::string (*resolve)(std::string_view)) : resolve_(resolve) {}
 
   void add(std::string_view list, std::string_view text, int depth) {
     if (depth > 8) bad_input("list", list, "includes itself, or nests more than 8 deep", "remove the circle");
-    int line_number = 0;
-    while (!text.empty()) {
-      ++line_number;
-      const auto end = text.find('\n');
-      std::string_view line = text.substr(0, end);
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-      line = line.substr(0, line.find('#'));
-      const auto first = line.find_first_not_of(" \t\r");
-      if (first == std::string_view::npos) continue;
-      line = line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-      const std::string where = fmt::format("{}:{}", list, line_number);
-      if (line.starts_with("include ")) {
-        const std::string nested(line.substr(8));
-        const std::string nested_text = resolve_(nested);
-        if (nested_text.empty())
-          bad_input("list", where, fmt::format("includes unknown list '{}'", nested), "name an existing list");
-        add(nested, nested_text, depth + 1);
-        continue;
-      }
-      try {
-        parse_case(std::string(line) + "/s0");
-      } catch (const usage_error& e) {
-        bad_input("list", where, e.what(), "one case name without its seed per line");
-      }
-      if (seen_.insert(std::string(line)).second) names_.emplace_back(line);
-    }
+    for_each_line(text, [&](int number, std::string_view line) {
+      const std::string where = fmt::format("{}:{}", list, number);
+      if (line.starts_with("include ")) return include(where, std::string(line.substr(8)), depth);
+      constexpr std::string_view mark = "every_shard ";
+      const std::string name(line.starts_with(mark) ? line.substr(line.find_first_not_of(" \t", mark.size())) : line);
+      require_case_name(where, name);
+      if (line.starts_with(mark)) list_.every_shard.insert(name);
+      if (seen_.insert(name).second) list_.names.push_back(name);
+    });
   }
 
-  std::vector<std::string> take() { return std::move(names_); }
+  case_list take() { return std::move(list_); }
 
  private:
+  void include(const std::string& where, const std::string& nested, int depth) {
+    const std::string text = resolve_(nested);
+    if (text.empty())
+      bad_input("list", where, fmt::format("includes unknown list '{}'", nested), "name an existing list");
+    add(nested, text, depth + 1);
+  }
+
   std::string (*resolve_)(std::string_view);
-  std::vector<std::string> names_;
+  case_list list_;
   std::set<std::string> seen_;
 };
 
+std::string hash_of(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const auto& each : names) joined += each + "\n";
+  return sha256_hex(joined);
+}
+
+// Whether a selection wants the case, whatever the shard.
+bool wants(const selection& wanted, const std::string& full_name) {
+  const auto& ops = wanted.operators;
+  const std::string operation = full_name.substr(0, full_name.find('/'));
+  return (ops.empty() || std::ranges::find(ops, operation) != ops.end()) &&
+         (wanted.filter.empty() || glob_matches(wanted.filter, full_name));
+}
+
+std::string with_seed(const std::string& name, const selection& wanted) {
+  return fmt::format("{}/s{}", name, wanted.seed);
+}
+
 }  // namespace
 
-std::vector<std::string> levels() { return {"smoke", "core"}; }
+std::vector<std::string> levels() { return {"smoke", "core", "full"}; }
 
 case_list expand_list(std::string_view name, std::string_view text, std::string (*resolve)(std::string_view)) {
   expander all(resolve);
   all.add(name, text, 0);
-  case_list list;
+  case_list list = all.take();
   list.name = name;
-  list.names = all.take();
-  std::string joined;
-  for (const auto& each : list.names) joined += each + "\n";
-  list.sha256 = sha256_hex(joined);
+  list.sha256 = hash_of(list.names);
   return list;
+}
+
+std::vector<withdrawn_case> read_withdrawn(std::string_view text) {
+  std::vector<withdrawn_case> all;
+  for_each_line(text, [&](int number, std::string_view line) {
+    const std::string where = fmt::format("withdrawn:{}", number);
+    const auto end = line.find_first_of(" \t");
+    const std::string name(line.substr(0, end));
+    require_case_name(where, name);
+    if (end == std::string_view::npos) bad_input("list", where, name + " has no reason", "NAME  REASON");
+    for (const auto& before : all)
+      if (before.name == name) bad_input("list", where, name + " is withdrawn already", "one line for a case");
+    all.push_back({name, std::string(line.substr(line.find_first_not_of(" \t", end)))});
+  });
+  return all;
+}
+
+const std::vector<withdrawn_case>& withdrawn_cases() {
+  static const auto all = [] {
+    try {
+      return read_withdrawn(built_in("withdrawn"));
+    } catch (const usage_error& e) {
+      throw suite_error(e.what());  // the program's own list
+    }
+  }();
+  return all;
+}
+
+void withdraw(case_list& list, const std::vector<withdrawn_case>& cases) {
+  for (const auto& each : cases) {
+    if (std::erase(list.names, each.name) == 0) continue;
+    list.every_shard.erase(each.name);
+    list.withdrawn.push_back(each);
+  }
+  list.sha256 = hash_of(list.names);
 }
 
 case_list load_list(std::string_view level) {
@@ -83,7 +147,9 @@ case_list load_list(std::string_view level) {
   if (std::find(known.begin(), known.end(), level) == known.end())
     bad_input("--level", level, "unknown level", fmt::format("one of {}", fmt::join(known, ", ")));
   try {
-    return expand_list(level, built_in(level), built_in);
+    case_list list = expand_list(level, built_in(level), built_in);
+    withdraw(list, withdrawn_cases());
+    return list;
   } catch (const usage_error& e) {
     throw suite_error(e.what());  // the program's own list
   }
@@ -111,16 +177,28 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
 }
 
 std::vector<case_spec> choose(const case_list& list, const selection& wanted) {
-  std::vector<case_spec> chosen;
-  std::int64_t index = 0;
+  std::vector<case_spec> cases, chosen;
+  std::vector<double> work;  // of those that are split
+  std::vector<bool> everywhere;
   for (const auto& each : list.names) {
-    const std::string full = fmt::format("{}/s{}", each, wanted.seed);
-    const case_spec c = parse_case(full);
-    const auto& ops = wanted.operators;
-    if (!ops.empty() && std::find(ops.begin(), ops.end(), name(c.operation)) == ops.end()) continue;
-    if (!wanted.filter.empty() && !glob_matches(wanted.filter, full)) continue;
-    if (index++ % wanted.shard_count == wanted.shard_index) chosen.push_back(c);
+    const std::string full = with_seed(each, wanted);
+    if (!wants(wanted, full)) continue;
+    cases.push_back(parse_case(full));
+    everywhere.push_back(list.every_shard.contains(each));
+    if (!everywhere.back()) work.push_back(expected_work(cases.back()));
   }
+  if (wanted.shard_count == 1) return cases;
+  const auto shard_of = assign_shards(work, wanted.shard_count);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    if (everywhere[i] || shard_of[at++] == wanted.shard_index) chosen.push_back(std::move(cases[i]));
+  return chosen;
+}
+
+std::vector<withdrawn_case> withdrawn_of(const case_list& list, const selection& wanted) {
+  std::vector<withdrawn_case> chosen;
+  for (const auto& each : list.withdrawn)
+    if (wants(wanted, with_seed(each.name, wanted))) chosen.push_back(each);
   return chosen;
 }
 

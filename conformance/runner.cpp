@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "conformance/accuracy.h"
+#include "conformance/cost.h"
+#include "conformance/lists.h"
 #include "conformance/promises.h"
 #include "conformance/targets.h"
 #include "core/environment_error.h"
@@ -102,7 +104,7 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
 void run_into(case_record& record, executor& on, const case_spec& c, const runner_options& options) {
   const agreement agreed = negotiate(on, make_problem(c));
   judge::subject what = describe(c, agreed);
-  record.remarks = agreed.answer.remarks;
+  record.remarks.insert(record.remarks.end(), agreed.answer.remarks.begin(), agreed.answer.remarks.end());
   record.captured_output = agreed.answer.captured_output;
   if (agreed.answer.result != outcome::completed) return judge_without_outputs(record, what, agreed.answer);
   record.declared = what.declared;
@@ -147,7 +149,7 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
 
 double time_limit_s(const case_spec& c) {
   constexpr double slow_triples_per_s = 0.5e6, start_s = 20, slow_bytes_per_s = 200e6;
-  const double launches = c.options.rep ? 29 : 3;  // the rehearsal too; rep: 20, and four rounds on two plans at once
+  const auto launches = static_cast<double>(launches_of(c));
   const problem p = make_problem(c);
   const double output_bytes = static_cast<double>(p.total_q) * p.hq * p.d * 4;
   return start_s +
@@ -189,6 +191,8 @@ case_record run_case(executor& on, const case_spec& c, const runner_options& opt
   record.definition_sha256 = definition_sha256(c);
   record.rows_total = total_rows(c);
   record.repro = "msabench repro " + record.name + options.repro_suffix;
+  for (const auto& each : withdrawn_cases())
+    if (each.name == name_without_seed(c)) record.remarks.push_back("withdrawn from the lists: " + each.reason);
   try {
     run_into(record, on, c, options);
   } catch (const usage_error&) {
@@ -208,10 +212,8 @@ case_record run_case(executor& on, const case_spec& c, const runner_options& opt
 
 void run_cases(executor& on, const std::vector<case_spec>& cases, const runner_options& options, run_record& into,
                const std::function<void(const case_record&, const progress&)>& after_each) {
-  // Every case also costs something that does not depend on its size.
-  const auto weight = [](const case_spec& c) { return static_cast<double>(cost_triples(c)) + 300e3; };
   double left = 0, spent = 0;
-  for (const auto& c : cases) left += weight(c);
+  for (const auto& c : cases) left += expected_work(c);
   const auto start = clock::now();
   progress where{0, cases.size(), 0};
   for (const auto& c : cases) {
@@ -224,8 +226,8 @@ void run_cases(executor& on, const std::vector<case_spec>& cases, const runner_o
       into.partial = true;
       return;
     }
-    left -= weight(c);
-    spent += weight(c);
+    left -= expected_work(c);
+    spent += expected_work(c);
     ++where.done;
     where.seconds_left = seconds_since(start) / spent * left;
     into.cases.push_back(std::move(record));

@@ -133,6 +133,8 @@ json to_report_json(const implementation_record& i) {
 json to_report_json(const run_record& run) {
   auto cases = json::array();
   for (const auto& c : run.cases) cases.push_back(to_report_json(c));
+  json withdrawn = json::array();
+  for (const auto& c : run.withdrawn) withdrawn.push_back({{"name", sentence(c.name)}, {"reason", sentence(c.reason)}});
   json implementation = to_report_json(run.implementation);
   implementation["numerics"] = common(run.cases, &case_record::declared);
   implementation["profile"] = common(run.cases, &case_record::delivers);
@@ -149,7 +151,8 @@ json to_report_json(const run_record& run) {
             {"seed", std::to_string(run.seed)},
             {"shard", {{"index", run.shard_index}, {"count", run.shard_count}}},
             {"partial", run.partial},
-            {"level", run.level}}},
+            {"level", run.level},
+            {"withdrawn", withdrawn}}},
           {"environment", printable_json(run.environment)},
           {"implementation", implementation},
           {"cases", cases},

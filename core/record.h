@@ -48,6 +48,13 @@ struct implementation_record {
   std::string name, version, description, path, sha256;
 };
 
+// A case that a list names no longer, because the case itself is wrong (docs/conformance.md).
+struct withdrawn_case {
+  std::string name;  // without its seed
+  std::string reason;
+  bool operator==(const withdrawn_case&) const = default;
+};
+
 struct run_record {
   std::string suite_version, suite_commit;
   bool suite_dirty = false;
@@ -59,6 +66,7 @@ struct run_record {
   std::int64_t shard_index = 0, shard_count = 1;
   bool partial = false;    // interrupted
   std::string level;
+  std::vector<withdrawn_case> withdrawn;  // of what was chosen of the level
   nlohmann::json environment = nlohmann::json::object();
   implementation_record implementation;
   std::vector<case_record> cases;

@@ -131,6 +131,7 @@ std::string properties(const run_record& run) {
   append_property(xml, "suite.commit", run.suite_commit);
   append_property(xml, "level", run.level);
   append_property(xml, "seed", std::to_string(run.seed));
+  for (const auto& c : run.withdrawn) append_property(xml, "withdrawn", c.name + ": " + c.reason);
   append_property(xml, "partial", run.partial ? "true" : "false");
   return xml + "    </properties>\n";
 }

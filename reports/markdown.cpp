@@ -39,6 +39,12 @@ std::string summary(const run_record& run) {
   md += fmt::format("**{}**: {} Exit code {}.\n\n", headline_of(run), explanation_of(run), exit_code_of(run));
   if (run.partial)
     md += "> **Partial:** this run was interrupted. What follows covers only the cases that ended before that.\n\n";
+  if (!run.withdrawn.empty()) {
+    md += fmt::format("> **Withdrawn, not run:** {}.\n>\n", count_of_cases(run.withdrawn.size()));
+    for (const auto& c : run.withdrawn)
+      md += fmt::format("> - {}: {}\n", markdown_code(c.name), markdown_escaped(c.reason));
+    md += "\n";
+  }
   if (!run.cases.empty()) {
     md += head({"verdict", "# cases", "meaning"});
     for (const auto& [v, n] : counts_of(run.cases))

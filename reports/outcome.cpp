@@ -95,10 +95,15 @@ std::string_view headline_of(const run_record& run) {
   }
 }
 
+std::string count_of_cases(std::size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); }
+
 std::string explanation_of(const run_record& run) {
   const auto total = static_cast<std::int64_t>(run.cases.size());
   const std::string interrupted = run.partial ? " The run was interrupted: cases are missing." : "";
-  if (total == 0) return run.partial ? "The run was interrupted before its first case ended." : "No case was selected.";
+  const std::string withdrawn =
+      run.withdrawn.empty() ? "" : fmt::format(" Not run, since withdrawn: {}.", count_of_cases(run.withdrawn.size()));
+  if (total == 0)
+    return (run.partial ? "The run was interrupted before its first case ended." : "No case was selected.") + withdrawn;
   std::string text;
   if (const auto n = count_verdict(run, verdict::suite_error))
     text += fmt::format("The suite failed in {} of {} cases, so no result of this run is trustworthy. ", n, total);
@@ -107,7 +112,7 @@ std::string explanation_of(const run_record& run) {
   if (const auto n = count_verdict(run, verdict::unsupported)) text += fmt::format(", {} unsupported", n);
   if (const auto n = count_verdict(run, verdict::waived)) text += fmt::format(", {} waived", n);
   if (const auto n = count_verdict(run, verdict::insensitive)) text += fmt::format(", {} too insensitive to verify", n);
-  return text + "." + interrupted;
+  return text + "." + withdrawn + interrupted;
 }
 
 std::vector<std::pair<verdict, std::int64_t>> counts_of(const std::vector<case_record>& cases) {

@@ -24,6 +24,9 @@ std::string_view headline_of(const run_record& run);
 // Why, in one sentence: "3 of 60 cases failed."
 std::string explanation_of(const run_record& run);
 
+// "1 case", "3 cases".
+std::string count_of_cases(std::size_t count);
+
 // In the order of the enumerators; verdicts without a case are left out.
 std::vector<std::pair<verdict, std::int64_t>> counts_of(const std::vector<case_record>& cases);
 

@@ -167,6 +167,13 @@ void read_suite_and_run(const json_fields& fields, run_record& run) {
   need_seed(execution, run.seed);
   need(execution, "partial", run.partial);
   execution.read("level", run.level);
+  if (execution.has("withdrawn"))
+    for (const auto& each : list(execution, "withdrawn")) {
+      const json_fields fields_of(fmt::format("{}[{}]", execution.path_of("withdrawn"), run.withdrawn.size()), each);
+      auto& into = run.withdrawn.emplace_back();
+      need(fields_of, "name", into.name);
+      need(fields_of, "reason", into.reason);
+    }
   const auto shard = object(execution, "shard");
   need(shard, "index", run.shard_index);
   need(shard, "count", run.shard_count);

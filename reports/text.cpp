@@ -265,6 +265,7 @@ std::string text_summary(const run_record& run, bool colour) {
     if (const auto unseen = unobserved_summary(run); !unseen.empty()) out += "\n" + unseen;
     out += "\n";
   }
+  for (const auto& c : run.withdrawn) out += wrapped("withdrawn, not run: ", c.name + ": " + c.reason);
   if (run.partial) out += in_colour("PARTIAL: the run was interrupted; cases are missing.", yellow, colour) + "\n";
   const int code = exit_code_of(run);
   const char* tint = code == exit_code::ok                                   ? green

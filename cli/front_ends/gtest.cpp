@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string_view>
 
 #include "cli/front_ends/environment.h"
@@ -22,9 +23,11 @@ namespace {
 constexpr const char* help = R"(msabench_gtest: the conformance cases of msabench as GoogleTest tests.
 
   MSABENCH_IMPL       name or file of the implementation (required to run)
-  MSABENCH_LEVEL      list of cases: smoke (default), core
+  MSABENCH_LEVEL      list of cases: smoke (default), core, full
   MSABENCH_SEED       seed of all inputs, default 0
   MSABENCH_DEVICE, MSABENCH_THREADS, MSABENCH_TIMEOUT_S   as the options of `msabench check`
+
+  GTEST_TOTAL_SHARDS, GTEST_SHARD_INDEX   a shard of the level, as --shard of `msabench check`; then --gtest_filter
 
 Exit codes are those of `msabench check`: 0 all verified, 1 failed, 2 not all verified, 3 nothing ran.
 
@@ -94,6 +97,26 @@ void add_tests(session* of, const std::vector<case_spec>& cases) {
   }
 }
 
+// GoogleTest would deal its tests out one by one, whatever they cost and whichever each shard has to run.
+void take_shard_of_environment(selection& wanted) {
+  constexpr const char* count_variable = "GTEST_TOTAL_SHARDS";
+  constexpr const char* index_variable = "GTEST_SHARD_INDEX";
+  const char* const count = std::getenv(count_variable);
+  const char* const index = std::getenv(index_variable);
+  if (count == nullptr && index == nullptr) return;
+  if (count == nullptr || index == nullptr)
+    bad_input(count ? count_variable : index_variable, count ? count : index, "stands alone",
+              fmt::format("set {} and {}, or none", count_variable, index_variable));
+  const auto shards = parse_uint64(count_variable, count), which = parse_uint64(index_variable, index);
+  if (shards < 1 || shards > most_shards)
+    bad_input(count_variable, count, "is out of range", fmt::format("1 to {}", most_shards));
+  if (which >= shards) bad_input(index_variable, index, "is out of range", fmt::format("0 to {}", shards - 1));
+  wanted.shard_count = static_cast<std::int64_t>(shards);
+  wanted.shard_index = static_cast<std::int64_t>(which);
+  ::unsetenv(count_variable);
+  ::unsetenv(index_variable);
+}
+
 int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]) == "--help") fmt::print("{}", help);
@@ -103,7 +126,10 @@ int run(int argc, char** argv) {
   const bool only_lists = GTEST_FLAG_GET(list_tests) || asks_help;
   selection wanted;
   wanted.seed = seed_from_environment();
-  const auto cases = choose(load_list(level_from_environment()), wanted);
+  if (!only_lists) take_shard_of_environment(wanted);
+  const case_list list = load_list(level_from_environment());
+  const auto cases = choose(list, wanted);
+  for (const auto& c : list.withdrawn) fmt::print(stderr, "withdrawn, not run: {}: {}\n", c.name, c.reason);
   if (only_lists) {
     add_tests(nullptr, cases);
     return RUN_ALL_TESTS();

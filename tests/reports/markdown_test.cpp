@@ -69,5 +69,10 @@ TEST(markdown, says_what_was_not_verified_and_not_observed) {
   EXPECT_TRUE(has(text, "Some CPU \\| 2 GHz"));
 }
 
+TEST(markdown, names_what_was_withdrawn) {
+  EXPECT_TRUE(has(markdown_text(mixed_run()), "Not run, since withdrawn: 1 case."));
+  EXPECT_TRUE(has(markdown_text(mixed_run()), "select/m3/q1.n1K/fp32/select.gap"));
+}
+
 }  // namespace
 }  // namespace msabench

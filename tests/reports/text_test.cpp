@@ -127,5 +127,10 @@ TEST(text, the_summary_says_how_the_run_ended) {
   EXPECT_TRUE(has(text_summary(failed, false), "quality-warning      1"));
 }
 
+TEST(text, names_what_was_withdrawn) {
+  EXPECT_TRUE(has(text_summary(mixed_run(), false), "Not run, since withdrawn: 1 case."));
+  EXPECT_TRUE(has(text_summary(mixed_run(), false), "select/m3/q1.n1K/fp32/select.gap"));
+}
+
 }  // namespace
 }  // namespace msabench
