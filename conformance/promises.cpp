@@ -25,7 +25,8 @@ run_spec once(const run_spec& how) {
 // Whether outputs under both answers have the same form, element by element.
 bool same_form(const agreement& other, const judge::subject& what) {
   return other.refused.empty() && other.answer.result == outcome::completed && other.answer.answered &&
-         other.agreed.layout == what.agreed.layout && other.answer.answered->delivers == what.delivers;
+         other.agreed.layout == what.agreed.layout && other.agreed.page_size == what.agreed.page_size &&
+         other.answer.answered->delivers == what.delivers;
 }
 
 std::string refusal_of(const agreement& other) {

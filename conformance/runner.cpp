@@ -54,6 +54,7 @@ void judge_without_outputs(case_record& record, const judge::subject& what, cons
 judge::subject describe(const case_spec& c, const agreement& agreed) {
   judge::subject what = judge::subject_of(c, agreed.agreed, agreed.answer.answered);
   what.targets = targets_of(c);
+  if (agreed.agreed.page_size == 1) std::erase(what.targets, perturbation::scale_of_page);
   return what;
 }
 
@@ -112,6 +113,9 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
   // The name says otherwise, so the record has to tell.
   if (agreed.agreed.layout != c.layout)
     record.remarks.push_back("K and V handed over as fused pages: separate ones are refused");
+  if (const problem asked = make_problem(c); agreed.agreed.page_size != asked.page_size)
+    record.remarks.push_back(
+        fmt::format("caches handed over by slots (page_size 1): pages of {} tokens are refused", asked.page_size));
   if (!agreed.refused.empty()) {
     record.decided = verdict::unsupported;
     record.reason = agreed.refused;

@@ -70,16 +70,18 @@ std::unique_ptr<executor> make_worker_executor(const implementation_ref& impl, c
 std::unique_ptr<executor> make_in_process_executor(const implementation_ref& impl, const executor_options& options);
 
 // What host and implementation agree on for a problem. The host asks with the canonical profile (and the id form that
-// the problem needs), page layout 1, then 2; the answer's profile becomes problem.asked of plan.
+// the problem needs), page layout 1, then 2, and where pages of a block are refused both ways, the same with pages of one
+// token (slot-addressed caches); the answer's profile becomes problem.asked of plan.
 struct agreement {
   observation answer;  // of the last query; result completed: `agreed` is valid
   problem agreed;
-  std::string refused;  // why it is unsupported although the query was OK (a profile that the host does not convert)
+  std::string
+      refused;  // why it is unsupported although the query was OK (no output is left to judge, a weaker id form)
 };
 agreement negotiate(executor& on, const problem& wanted);
 
-// Brings the outputs of a launch into the canonical form: lse in base 2 becomes natural, -infinity and what was not
-// written stay. What negotiate refuses never gets here.
+// Brings lse and lse_idx of a launch into the canonical form: base 2 becomes natural, -infinity and what was not written
+// stay.
 void adapt_outputs(const profile& delivered, launch& l);
 
 // Memory that this machine can still give, in bytes (MemAvailable); 0 if it does not say.

@@ -15,17 +15,8 @@ namespace {
 
 // The axis that counts query tokens; -1 if there is none.
 int row_axis(const input_set& set, slot where) {
-  for (const slot_rule& rule : slots_of(set.agreed.operation)) {
-    if (rule.where != where || rule.dir != direction::out) continue;
-    int axis = 0;
-    std::string_view rest = rule.shape;
-    while (!rest.empty()) {
-      const auto comma = std::min(rest.find(','), rest.size());
-      if (rest.substr(0, comma) == "T") return axis;
-      rest.remove_prefix(std::min(comma + 1, rest.size()));
-      ++axis;
-    }
-  }
+  for (const slot_rule& rule : slots_of(set.agreed.operation))
+    if (rule.where == where && rule.dir == direction::out) return axis_of(rule, set.agreed, "T");
   return -1;
 }
 

@@ -189,9 +189,13 @@ std::vector<std::int32_t> selection::written(std::int64_t row, std::int64_t head
     case id_order::ascending:
     case id_order::none:
       break;
-    case id_order::local_last:
-      // Ascending has the own block last already; any further local ones stay in front of it.
+    case id_order::local_last: {
+      // Of the others nothing is promised.
+      const bool own_last =
+          !ids.empty() && ids.back() + 1 == rows_.rows()[static_cast<std::size_t>(row)].visible_blocks(problem_.block);
+      shuffle(std::span(ids).first(ids.size() - (own_last ? 1 : 0)), random);
       break;
+    }
     case id_order::score:
     case id_order::any:
       // Attention is handed no scores: any order may be theirs.

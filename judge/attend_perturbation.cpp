@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/dtype.h"
+#include "judge/detectability.h"
 
 namespace msabench::judge {
 
@@ -161,7 +162,7 @@ std::optional<perturbed_row> perturbable_row::neighbour_values() const {
 // Two entries of the block table change places. With the page of an unselected block other keys are read; without one,
 // the row's last page is taken, as the keys of two whole selected pages would only be read in another order.
 std::optional<perturbed_row> perturbable_row::swapped_pages() const {
-  const std::int64_t page = in_.p.page_size;
+  const std::int64_t page = swapped_tokens(in_.p);
   if (page <= 0 || keys_.empty()) return std::nullopt;
   const auto other = unselected_block();
   const std::int64_t first = keys_.front().key / page;

@@ -44,6 +44,10 @@ struct effect {
   std::string by_check;  // empty: no check sees anything
 };
 
+// How many tokens change places where two entries of the block table do. Slots (page_size 1) move by the block: of single
+// tokens that a row attends to anyway, nobody sees the order.
+inline std::int64_t swapped_tokens(const problem& p) { return p.page_size == 1 ? p.block : p.page_size; }
+
 // `effect_of`: the largest effect of a fault over the sampled rows.
 detectability weakest_of(std::span<const perturbation> targets, const std::function<effect(perturbation)>& effect_of);
 

@@ -20,6 +20,7 @@ double severity(const selection_fault& f) {
     case selection_fault::kind::none:
       return -1;
     case selection_fault::kind::tie:
+    case selection_fault::kind::order:
       return 0;
     case selection_fault::kind::worse_chosen:
       return std::min(f.excess, unbounded_effect);
@@ -107,9 +108,11 @@ check_result ids_check::choice(std::span<const std::int64_t> rows, const selecti
   }
   c.passed = wrong == 0;
   if (!c.passed) {
-    // A tie that was worst of all: every set is one that an honest ranking selects, but not the one promised.
+    // A tie or an order that was worst of all: every set is one that an honest ranking selects, but not as promised.
     if (worst.what == selection_fault::kind::tie)
       c.promise = "ties_low_id";
+    else if (worst.what == selection_fault::kind::order)
+      c.promise = "out_id_order";
     else
       c.kind = fail_kind::selection;
     c.value = std::min(std::max(worst.excess, 0.0), unbounded_effect);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/dtype.h"
+#include "judge/detectability.h"
 #include "judge/limits.h"
 #include "reference/index_keys.h"
 #include "reference/tile_kernels.h"
@@ -94,11 +95,13 @@ std::vector<key_score> index_probe::keys(std::int64_t row, std::int64_t head, st
 double index_probe::with_swapped_pages(std::int64_t row, std::int64_t head, std::int64_t block, std::int64_t a,
                                        std::int64_t b) const {
   const tensor_view& table = in_.block_table_idx;
-  const auto sequence = reference::place_of(in_.cu_seqlens_q, in_.kv_lens, row).sequence;
+  const auto place = reference::place_of(in_.cu_seqlens_q, in_.kv_lens, row);
   std::vector<std::int32_t> entries(static_cast<std::size_t>(table.desc.span_elements()));
   std::memcpy(entries.data(), table.data, entries.size() * sizeof entries[0]);
-  std::swap(entries[static_cast<std::size_t>(table.offset(sequence, a))],
-            entries[static_cast<std::size_t>(table.offset(sequence, b))]);
+  const std::int64_t moved = swapped_tokens(in_.p) / in_.p.page_size, behind = (place.kv_len - 1) / in_.p.page_size + 1;
+  for (std::int64_t i = 0; i < moved && std::max(a, b) * moved + i < behind; ++i)
+    std::swap(entries[static_cast<std::size_t>(table.offset(place.sequence, a * moved + i))],
+              entries[static_cast<std::size_t>(table.offset(place.sequence, b * moved + i))]);
   reference::score_inputs swapped = in_;
   swapped.block_table_idx = {entries.data(), table.desc};
   return largest_score(index_probe(swapped).keys(row, head, block, false));
@@ -167,9 +170,9 @@ std::optional<double> index_probe::apply(perturbation fault, std::int64_t row, s
       if (p.hi < 2) return std::nullopt;
       return largest_score(keys(row, (head + 1) % p.hi, block, false));
     case perturbation::swap_table_entries: {
-      const std::int64_t last = (visible - 1) / std::max(1, p.page_size),
-                         own = block * p.block / std::max(1, p.page_size);
-      if (!p.paged() || visible == 0 || own == last) return std::nullopt;
+      if (!p.paged() || visible == 0) return std::nullopt;
+      const std::int64_t last = (visible - 1) / swapped_tokens(p), own = block * p.block / swapped_tokens(p);
+      if (own == last) return std::nullopt;
       return with_swapped_pages(row, head, block, own, last);
     }
     case perturbation::accumulate_16bit:

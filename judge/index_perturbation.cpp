@@ -51,7 +51,7 @@ std::optional<std::vector<std::int32_t>> index_expectation::choose_wrongly(pertu
       return select(want(at, (head + 1) % what_.agreed.hi).value);
     case perturbation::swap_table_entries: {
       if (in < 0 || out < 0 || !what_.agreed.paged()) return std::nullopt;
-      const std::int64_t block = what_.agreed.block, page = what_.agreed.page_size;
+      const std::int64_t block = what_.agreed.block, page = swapped_tokens(what_.agreed);
       const std::int64_t a = in * block / page, b = out * block / page;
       for (std::int64_t each = 0; each < visible; ++each)
         for (const std::int64_t moved : {a, b})

@@ -74,6 +74,7 @@ std::unique_ptr<msa_expectation::attention_part> msa_expectation::attention_on(
   auto part = std::make_unique<attention_part>();
   part->ids = std::move(ids);
   subject attention = with_targets(what_, true);
+  attention.agreed.asked.in_id_layout = id_layout::thk;  // that of `part->ids`
   const std::int64_t width = std::int64_t{what_.agreed.hkv} * what_.agreed.topk;
   const auto total = std::ssize(part->ids) / std::max<std::int64_t>(1, width);
   attention.inputs[slot::ids] = {part->ids.data(), msabench::packed(i32, {total, what_.agreed.hkv, what_.agreed.topk})};

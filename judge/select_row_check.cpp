@@ -26,6 +26,13 @@ selection_fault structural(std::string text, std::int64_t chosen, std::int64_t l
   return f;
 }
 
+// Ascending is the contract's own order; any other one was declared, so the blocks are right all the same.
+selection_fault misplaced(std::string text, std::int64_t chosen) {
+  selection_fault f = structural(std::move(text), chosen, -1);
+  f.what = selection_fault::kind::order;
+  return f;
+}
+
 std::span<const std::int32_t> chosen_part(std::span<const std::int32_t> ids) {
   return ids.first(static_cast<std::size_t>(std::ranges::find(ids, -1) - ids.begin()));
 }
@@ -44,7 +51,7 @@ selection_fault check_order(std::span<const std::int32_t> chosen, const score_in
   if (rules.order == id_order::local_last) {
     const auto own = std::ranges::find(chosen, static_cast<std::int32_t>(visible - 1));
     if (own != chosen.end() && own + 1 != chosen.end())
-      return structural(fmt::format("own block {} is selected but does not stand last", *own), *own, -1);
+      return misplaced(fmt::format("own block {} is selected but does not stand last", *own), *own);
   }
   if (rules.order == id_order::score) {
     std::vector<std::int32_t> ranked;
@@ -54,10 +61,10 @@ selection_fault check_order(std::span<const std::int32_t> chosen, const score_in
       const auto first = static_cast<std::size_t>(ranked[i - 1]), second = static_cast<std::size_t>(ranked[i]);
       const double before = rank_of(scores.value[first]), after = rank_of(scores.value[second]);
       if (rank_of(scores.lo[second]) - slack > rank_of(scores.hi[first]) + slack)
-        return structural(
+        return misplaced(
             fmt::format("block {} (score {:.9g}) stands before block {} (score {:.9g}): ids are not by score",
                         ranked[i - 1], before, ranked[i], after),
-            ranked[i - 1], -1);
+            ranked[i - 1]);
     }
   }
   return {};
@@ -137,7 +144,8 @@ selection_fault check_selection(std::span<const std::int32_t> ids, const score_i
   if (auto f = check_id_structure(ids, visible, rules)) return f;
   const auto chosen = chosen_part(ids);
   const double slack = slack_of(scores.value, visible, rules);
-  if (auto f = check_order(chosen, scores, visible, rules, slack)) return f;
+  const selection_fault in_order = check_order(chosen, scores, visible, rules, slack);
+  if (in_order.what == selection_fault::kind::structure) return in_order;
 
   std::vector<bool> in_set(static_cast<std::size_t>(visible));
   for (const auto id : chosen) in_set[static_cast<std::size_t>(id)] = true;
@@ -156,13 +164,13 @@ selection_fault check_selection(std::span<const std::int32_t> ids, const score_i
       if (lowest_in < 0 || at(scores.value, b) <= at(scores.value, lowest_in)) lowest_in = b;
     }
   }
-  if (worst_in < 0 || best_out < 0) return {};
+  if (worst_in < 0 || best_out < 0) return in_order;
   if (at(scores.lo, best_out) - slack > at(scores.hi, worst_in) + slack)
     return wrong_pair(selection_fault::kind::worse_chosen, scores, worst_in, best_out, slack);
   if (rules.ties_low_id && rules.rank_step == 0 && at(scores.value, lowest_in) == at(scores.value, highest_out) &&
       highest_out < lowest_in)
     return wrong_pair(selection_fault::kind::tie, scores, lowest_in, highest_out, slack);
-  return {};
+  return in_order;
 }
 
 double effect_of(const selection_fault& f) {

@@ -21,7 +21,8 @@ struct selection_rules {
 selection_rules rules_of(const problem& p, const profile& f);
 
 struct selection_fault {
-  enum class kind { none, structure, worse_chosen, tie };
+  // order: right blocks in another order than the profile declares
+  enum class kind { none, structure, worse_chosen, tie, order };
   kind what = kind::none;
   std::string text;                         // for a person
   std::int64_t chosen = -1, left_out = -1;  // block wrongly chosen, wrongly left out; -1: none

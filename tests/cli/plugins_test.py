@@ -107,34 +107,98 @@ class Behaviour(ProgramTest):
 class Profiles(ProgramTest):
     """What an implementation says it does differently is converted, or reported as not observed; what is not so fails."""
 
-    CASES = ("attend/h8x2.d64.b32.k4.l1.i0/rag.small/bf16.paged/random/slack/s0", QUICK)
+    SMALL = "h8x2.d64.b32.k4.l1.i0/rag.small"
+    SLACK = f"attend/{SMALL}/bf16.paged/random/slack/s0"
+    DRAFT = "m3.tp4/rag.draft"
+    LENIENT = f"attend/{DRAFT}/bf16.paged/random/lenient/s0"
+    SHORT = f"attend/{DRAFT}/bf16.paged/random/short/s0"
+    DENSE = f"dense/{DRAFT}/bf16.paged/random/s0"
+    MSA = f"msa/{SMALL}/fp32.paged/random/s0"
+    SCORE = f"score/{DRAFT}/bf16.contig/random/s0"
+    NAN_SCORE = "score/m3.tp4/q4.n2K/bf16.paged/special.nan/s0"
+    SELECT = "select/h4x4.d64.b16.k3.l1.i0/rag.small/fp32/select.random/s0"
+    INDEX = f"index/{SMALL}/bf16.paged/random/rep/s0"
+    COMBINE = "combine/m3/q8.n1K/bf16/partials.random/split8/s0"
+    NORM_ROPE = "qk_norm_rope/m3/rag.draft/bf16/tokens.random/s0"
+
+    # Profile field, plugins that have it so, the cases of every operator that it concerns.
+    HONEST = [
+        ("in_id_order, out_id_order any", ["ids_in_any_order"], [SLACK, LENIENT, SHORT, MSA, SELECT, INDEX]),
+        ("in_id_order, out_id_order score", ["ids_by_score"], [SLACK, SHORT, MSA, SELECT, INDEX]),
+        ("in_id_order, out_id_order local_last", ["own_block_last"], [SLACK, SHORT, MSA, SELECT, INDEX]),
+        ("in_id_layout, out_id_layout htk", ["ids_by_head"], [SLACK, LENIENT, QUICK, MSA, SELECT, INDEX]),
+        ("lse base2", ["emits_base2_lse"], [SLACK, QUICK, DENSE, MSA, INDEX, COMBINE]),
+        ("empty_row undefined", ["leaves_empty_rows"], [SLACK, QUICK, DENSE, MSA, SCORE, SELECT, INDEX]),
+        ("score_unit raw, score_own sentinel, score_tail unwritten", ["emits_raw_scores"],
+         [SCORE, "score/m3.tp4/rag.holes/bf16.paged/index_code/s0"]),
+        ("nan_score propagate", ["emits_nan_scores"], [NAN_SCORE, SCORE]),
+        ("round_after_norm", ["declares_rounded_norm"], [NORM_ROPE]),
+        ("rotate_in_storage", ["declares_rotation_in_storage"], [NORM_ROPE]),
+        ("page_layout fused", ["takes_fused_pages"], [SLACK, DENSE, MSA]),
+        ("page_size 1", ["takes_slots"], [SLACK, LENIENT, DENSE, MSA, INDEX]),
+    ]
+
+    # What a plugin claims and does not hold, the cases that show it, and the verdict and check that are due.
+    CLAIMS = [
+        ("claims_any_order", [SLACK, QUICK], "fail", "K1"),
+        ("claims_ids_by_score", [MSA, SELECT, INDEX], "broken-promise", "K5"),
+        ("claims_own_block_last", [MSA, SELECT, INDEX], "broken-promise", "K5"),
+        ("claims_ids_by_head", [SLACK], "fail", "K1"),
+        ("claims_ids_by_head", [SELECT, INDEX], "fail", "K5"),
+        ("claims_base2_lse", [QUICK, DENSE, COMBINE], "fail", "K2"),
+        ("claims_base2_lse", [INDEX], "fail", "K2"),
+        ("claims_raw_scores", [SCORE], "fail", "K1"),
+        ("claims_nan_scores", [NAN_SCORE], "fail", "K1"),
+        ("claims_fine_ranks", [SELECT], "fail", "K5"),
+        ("rotates_in_storage", [NORM_ROPE], "fail", "K1"),
+        ("rope_rounds_norm", [NORM_ROPE], "fail", "K1"),
+        ("misreads_fused_pages", [SLACK, DENSE, MSA], "fail", "K1"),
+    ]
+
+    def seen(self, name, case, code):
+        return self.report("repro", case, "--impl", plugin(name), code=code)["cases"][0]
 
     def test_other_forms_pass(self):
-        for name in ("emits_base2_lse", "leaves_empty_rows"):
-            for case in self.CASES:
+        for field, names, cases in self.HONEST:
+            for name in names:
+                for case in cases:
+                    with self.subTest(field=field, name=name, case=case):
+                        seen = self.seen(name, case, 0)
+                        self.assertEqual(seen["verdict"], "pass", seen["reason"])
+                        self.assertTrue(all(k["passed"] for k in seen["checks"] if k["gate"] and k["observed"]))
+
+    def test_claims_that_do_not_hold_are_rejected(self):
+        for name, cases, verdict, check in self.CLAIMS:
+            for case in cases:
                 with self.subTest(name=name, case=case):
-                    seen = self.report("repro", case, "--impl", plugin(name), code=0)["cases"][0]
-                    self.assertEqual(seen["verdict"], "pass", seen["reason"])
-                    self.assertTrue(all(k["observed"] and k["passed"] for k in seen["checks"]), seen["checks"])
+                    seen = self.seen(name, case, 1)
+                    self.assertEqual(seen["verdict"], verdict, seen["reason"])
+                    self.assertIn(check, [k["id"] for k in seen["checks"] if k["gate"] and not k["passed"]])
 
-    def test_other_forms_of_scores_pass(self):
-        for name, case in [("emits_raw_scores", "score/m3.tp4/rag.draft/bf16.contig/random/s0"),
-                           ("emits_raw_scores", "score/m3.tp4/rag.holes/bf16.paged/index_code/s0"),
-                           ("emits_nan_scores", "score/m3.tp4/q4.n2K/bf16.paged/special.nan/s0")]:
-            with self.subTest(name=name, case=case):
-                seen = self.report("repro", case, "--impl", plugin(name), code=0)["cases"][0]
-                self.assertEqual(seen["verdict"], "pass", seen["reason"])
+    def test_a_declared_order_is_a_promise(self):
+        seen = self.seen("claims_own_block_last", self.SELECT, 1)
+        self.assertIn("does not stand last", seen["reason"])
+        self.assertEqual([k["promise"] for k in seen["checks"] if k["id"] == "K5"], ["out_id_order"])
 
-    def test_a_form_that_is_not_so_fails(self):
-        seen = self.report("repro", QUICK, "--impl", plugin("claims_base2_lse"), code=1)["cases"][0]
-        self.assertEqual(seen["verdict"], "fail", seen["reason"])
-        self.assertIn("K2", seen["reason"])
+    def test_ranking_in_steps_is_a_quality_warning(self):
+        for case in (self.SELECT, self.INDEX):
+            seen = self.seen("ranks_coarsely", case, 0)
+            self.assertEqual(seen["verdict"], "quality-warning", seen["reason"])
+
+    def test_how_caches_were_handed_over_is_said(self):
+        for name, words in (("takes_fused_pages", "fused pages"), ("takes_slots", "page_size 1")):
+            self.assertTrue(any(words in text for text in self.seen(name, self.DENSE, 0)["remarks"]))
 
     def test_without_lse_that_is_said(self):
         case = "attend/m3.tp4/q4.n300/bf16.paged/key_code/s0"
-        seen = self.report("repro", case, "--impl", plugin("emits_no_lse"), code=0)["cases"][0]
+        seen = self.seen("emits_no_lse", case, 0)
         self.assertEqual(seen["verdict"], "pass", seen["reason"])
         self.assertTrue(any("K2" in text for text in seen["unobserved"]), seen["unobserved"])
+
+    def test_an_output_that_is_asked_for_is_not_left_out(self):
+        seen = self.seen("emits_no_lse", self.COMBINE, 3)
+        self.assertEqual(seen["verdict"], "unsupported")
+        self.assertIn("lse = none", seen["reason"])
 
 
 class Promises(ProgramTest):

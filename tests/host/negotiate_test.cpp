@@ -83,6 +83,21 @@ TEST(negotiate, refusal_of_every_offer_tells_both_reasons) {
   EXPECT_EQ(negotiate(same, attend_problem()).answer.message, "d 64");
 }
 
+TEST(negotiate, slots_are_offered_where_pages_of_a_block_are_refused) {
+  const auto slots_only = [](const problem& p) { return p.page_size == 1 ? ok({}) : unsupported("slots only"); };
+  scripted on(slots_only);
+  const problem wanted = attend_problem();
+  const agreement a = negotiate(on, wanted);
+  EXPECT_EQ(a.answer.result, outcome::completed);
+  EXPECT_EQ(a.agreed.layout, page_layout::paged);
+  EXPECT_EQ(a.agreed.page_size, 1);
+  EXPECT_EQ(a.agreed.pool_pages, wanted.pool_pages * wanted.page_size);
+  EXPECT_EQ(on.asked.size(), 3u) << "apart, fused, slots";
+  problem other_pages = wanted;
+  other_pages.page_size *= 2;
+  EXPECT_EQ(negotiate(on, other_pages).answer.result, outcome::unsupported) << "the case is about that size";
+}
+
 TEST(negotiate, other_ends_are_not_asked_twice) {
   scripted on([](const problem&) {
     observation seen;
@@ -102,23 +117,30 @@ TEST(negotiate, a_weaker_id_form_is_refused_a_stronger_one_taken) {
   EXPECT_EQ(refused_for(lenient, wanted), "");
 }
 
-TEST(negotiate, what_is_not_converted_is_named) {
+TEST(negotiate, every_form_is_converted_that_leaves_something_to_judge) {
+  const problem select = make_problem(parse_case(select_name));
+  for (const id_order order : {id_order::ascending, id_order::score, id_order::local_last, id_order::any})
+    for (const id_layout layout : {id_layout::thk, id_layout::htk}) {
+      profile p;
+      p.in_id_order = p.out_id_order = order;
+      p.in_id_layout = p.out_id_layout = layout;
+      EXPECT_EQ(refused_for(p), "");
+      EXPECT_EQ(refused_for(p, select), "");
+    }
   profile p;
-  p.in_id_order = id_order::score;
-  EXPECT_EQ(refused_for(p), "profile field in_id_order = score is not converted by this version");
-  p = {};
-  p.in_id_order = id_order::any;
-  EXPECT_EQ(refused_for(p), "");
-  p = {};
-  p.in_id_layout = id_layout::htk;
-  EXPECT_NE(refused_for(p), "");
-  p = {};
-  p.out_id_order = id_order::any;
-  EXPECT_EQ(refused_for(p), "") << "attend returns no ids";
-  EXPECT_NE(refused_for(p, make_problem(parse_case(select_name))), "");
-  p = {};
   p.lse = lse_form::base2;
   EXPECT_EQ(refused_for(p), "");
+}
+
+TEST(negotiate, an_output_that_is_all_there_is_can_not_be_left_out) {
+  profile p;
+  p.out_id_order = id_order::none;
+  p.lse = lse_form::none;
+  EXPECT_EQ(refused_for(p), "") << "attend returns no ids, and need not return lse";
+  EXPECT_EQ(refused_for(p, make_problem(parse_case(select_name))),
+            "profile field out_id_order = none: ids are what select is asked for");
+  EXPECT_EQ(refused_for(p, make_problem(parse_case("combine/m3/q8.n1K/bf16/partials.random/split8/s0"))),
+            "profile field lse = none: combine is asked for lse too");
 }
 
 TEST(adapt_outputs, turns_base_2_into_natural_and_keeps_the_rest) {
@@ -142,4 +164,16 @@ TEST(adapt_outputs, turns_base_2_into_natural_and_keeps_the_rest) {
   std::memcpy(&kept, static_cast<const std::byte*>(lse.data) + 8, 4);
   EXPECT_EQ(kept, 0x7fc012a5u);
   EXPECT_FLOAT_EQ(static_cast<float>(lse.at(3)), -3.5f * 0.69314718f);
+}
+
+TEST(adapt_outputs, converts_the_index_branch_too) {
+  const float given[] = {2.0f};
+  launch l;
+  const auto* bytes = reinterpret_cast<const std::byte*>(given);
+  l.memory = std::make_shared<const std::vector<std::byte>>(bytes, bytes + sizeof given);
+  l.outputs[slot::lse_idx] = {l.memory->data(), packed(fp32, {1})};
+  profile p;
+  p.lse = lse_form::base2;
+  adapt_outputs(p, l);
+  EXPECT_FLOAT_EQ(static_cast<float>(l.outputs[slot::lse_idx].at(0)), 2 * 0.69314718f);
 }

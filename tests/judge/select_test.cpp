@@ -106,6 +106,18 @@ TEST(selection, orders) {
   EXPECT_FALSE(accepts({2, 0, 5}, s, r));
 }
 
+TEST(selection, a_declared_order_is_a_promise_and_a_wrong_set_is_graver) {
+  const std::vector<double> s{5, 1, 4, 2, 3, 0};
+  auto r = rules(3);
+  const auto what = [&](const list& ids) { return check_selection(ids, s, 6, r).what; };
+  EXPECT_EQ(what({2, 0, 5}), selection_fault::kind::structure) << "ascending is the contract's";
+  r.order = id_order::local_last;
+  EXPECT_EQ(what({5, 0, 2}), selection_fault::kind::order);
+  EXPECT_EQ(what({5, 0, 1}), selection_fault::kind::worse_chosen);
+  r.order = id_order::score;
+  EXPECT_EQ(what({2, 0, 5}), selection_fault::kind::order);
+}
+
 TEST(selection, quantised_ranking_widens_the_intervals) {
   const std::vector<double> s{0, 100, 50, 50.9, 1, 7};
   auto r = rules(2);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/plugins/fault.h"
 
+#include <algorithm>
+
 #include "kernels/naive/glue.h"
 
 namespace msabench::faults {
@@ -27,6 +29,33 @@ msabench_plugin* copy_of(const msabench_host* host, const char* name, const naiv
   if (own == nullptr) return nullptr;
   original = table = *own;
   return &table;
+}
+
+msabench_status plan_as_naive(const msabench_problem* problem, msabench_plan** plan) {
+  msabench_problem own = *problem;
+  own.profile = {};
+  own.profile.struct_size = sizeof own.profile;
+  own.profile.in_id_form = problem->profile.in_id_form;
+  return exact().plan(&own, plan);
+}
+
+changed_args::changed_args(const msabench_args* args) {
+  const std::int32_t count = std::min<std::int32_t>(args->slot_count, MSABENCH_SLOT_COUNT_1_0);
+  std::copy(args->slot, args->slot + count, slots_);
+  args_ = {sizeof args_, count, slots_};
+}
+
+changed_args::view* changed_args::change(msabench_slot slot) {
+  const msabench_tensor* given = slot < args_.slot_count ? slots_[slot] : nullptr;
+  if (given == nullptr) return nullptr;
+  view& v = views_[used_++];
+  v.tensor = *given;
+  std::copy(given->shape, given->shape + given->rank, v.shape);
+  std::copy(given->strides, given->strides + given->rank, v.strides);
+  v.tensor.shape = v.shape;
+  v.tensor.strides = v.strides;
+  slots_[slot] = &v.tensor;
+  return &v;
 }
 
 const msabench_tensor* tensor_at(const msabench_args* args, msabench_slot slot) {

@@ -32,6 +32,39 @@ const msabench_plugin* changed(const msabench_host* host, const char* name, Chan
   return table;
 }
 
+/// naive's query, and what it answers changed.
+template <class Answer>
+msabench_status answered(const msabench_problem* problem, msabench_capability* out, Answer answer) {
+  const msabench_status status = exact().query(problem, out);
+  if (status == MSABENCH_OK) answer(out->profile);
+  return status;
+}
+
+/// naive's plan for a profile that the faulty plugin has: naive sees its own, and the form of the ids.
+msabench_status plan_as_naive(const msabench_problem* problem, msabench_plan** plan);
+
+/// Arguments with one tensor after another seen in another way; what they point to must outlive them.
+class changed_args {
+ public:
+  explicit changed_args(const msabench_args* args);
+  changed_args(const changed_args&) = delete;
+  changed_args& operator=(const changed_args&) = delete;
+
+  /// The tensor under other shapes and strides; nullptr = absent, and stays it.
+  struct view {
+    msabench_tensor tensor;
+    std::int64_t shape[4], strides[4];
+  };
+  view* change(msabench_slot slot);
+  const msabench_args* get() const { return &args_; }
+
+ private:
+  msabench_args args_{};
+  const msabench_tensor* slots_[MSABENCH_SLOT_COUNT_1_0] = {};
+  view views_[2];
+  int used_ = 0;
+};
+
 /// nullptr = absent
 const msabench_tensor* tensor_at(const msabench_args* args, msabench_slot slot);
 

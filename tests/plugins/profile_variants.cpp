@@ -4,35 +4,20 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/common/storage.h"
 #include "kernels/naive/stages.h"
 #include "tests/plugins/fault.h"
 
 namespace msabench::faults {
 namespace {
 
-/// Naive's own profile back where it looks at it.
-msabench_status plan_as_naive(const msabench_problem* problem, msabench_plan** plan) {
-  msabench_problem own = *problem;
-  own.profile.lse = MSABENCH_LSE_NATURAL;
-  own.profile.empty_row = MSABENCH_EMPTY_ZERO;
-  own.profile.score_unit = MSABENCH_SCORE_SCALED;
-  own.profile.score_own = own.profile.score_tail = MSABENCH_SCORE_VALUE;
-  own.profile.nan_score = MSABENCH_NAN_IGNORE;
-  return exact().plan(&own, plan);
-}
-
-template <class Answer>
-msabench_status answered(const msabench_problem* problem, msabench_capability* out, Answer answer) {
-  const msabench_status status = exact().query(problem, out);
-  if (status == MSABENCH_OK) answer(out->profile);
-  return status;
-}
-
 template <class Visit>
 void for_each_lse(const msabench_args* args, Visit visit) {
   const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE);
+  if (lse == nullptr) lse = tensor_at(args, MSABENCH_LSE_IDX);
   if (lse == nullptr) return;
-  for (std::int64_t row = 0; row < tokens(args); ++row)
+  const std::int64_t rows = tensor_at(args, MSABENCH_KV_LENS) == nullptr ? lse->shape[0] : tokens(args);
+  for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t head = 0; head < lse->shape[1]; ++head)
       visit(static_cast<float*>(lse->data)[row * lse->strides[0] + head * lse->strides[1]], row, head);
 }
@@ -59,6 +44,83 @@ std::int64_t position_of(const msabench_args* args, std::int64_t row) {
   std::int64_t b = 0;
   while (cu[b + 1] <= row) ++b;
   return lens[b] - (cu[b + 1] - row);
+}
+
+struct row_output {
+  const msabench_tensor* tensor;
+  int row_axis;
+};
+
+/// ids and scores are outputs where the index branch runs, and of select the ids.
+std::vector<row_output> outputs_of(const msabench_args* args) {
+  const bool indexes = tensor_at(args, MSABENCH_Q_IDX) != nullptr, attends = tensor_at(args, MSABENCH_Q) != nullptr;
+  std::vector<row_output> outputs;
+  const auto add = [&](msabench_slot slot, int row_axis) {
+    if (const msabench_tensor* t = tensor_at(args, slot)) outputs.push_back({t, row_axis});
+  };
+  for (const msabench_slot slot : {MSABENCH_OUT, MSABENCH_LSE, MSABENCH_LSE_IDX}) add(slot, 0);
+  if (indexes || !attends) add(MSABENCH_IDS, 0);
+  if (indexes) add(MSABENCH_SCORES, 1);
+  return outputs;
+}
+
+void restore_row(const msabench_tensor& t, int row_axis, std::int64_t row, const std::vector<unsigned char>& before) {
+  const std::int64_t element = t.dtype.bits / 8;
+  std::int64_t index[3] = {};
+  for (index[0] = 0; index[0] < t.shape[0]; ++index[0])
+    for (index[1] = 0; index[1] < t.shape[1]; ++index[1]) {
+      if (index[row_axis] != row) continue;
+      const std::int64_t at = (index[0] * t.strides[0] + index[1] * t.strides[1]) * element;
+      const std::int64_t run = t.rank == 3 ? t.shape[2] : 1;
+      std::memcpy(static_cast<unsigned char*>(t.data) + at, before.data() + at,
+                  static_cast<std::size_t>(run * element));
+    }
+}
+
+msabench_status query_nan(const msabench_problem* problem, msabench_capability* out) {
+  return answered(problem, out, [](msabench_profile& profile) { profile.nan_score = MSABENCH_NAN_PROPAGATE; });
+}
+
+msabench_status query_fused_only(const msabench_problem* problem, msabench_capability* out) {
+  return problem->page_layout == 1 ? msabench_status{MSABENCH_UNSUPPORTED} : exact().query(problem, out);
+}
+
+float in_bf16(float x) {
+  std::uint16_t stored = 0;
+  kernels::store_row(&x, 1, kernels::bf16_type, &stored);
+  kernels::load_row(&stored, kernels::bf16_type, 1, &x);
+  return x;
+}
+
+void rotate_in_bf16(const float* cos_sin, std::int32_t rope_dims, std::int32_t, float* y) {
+  const std::int32_t half = rope_dims / 2;
+  for (std::int32_t c = 0; c < half; ++c) {
+    const float cosine = in_bf16(cos_sin[c]), sine = in_bf16(cos_sin[half + c]), first = y[c], second = y[c + half];
+    y[c] = in_bf16(first * cosine) - in_bf16(second * sine);
+    y[c + half] = in_bf16(second * cosine) + in_bf16(first * sine);
+  }
+}
+
+using profile_change = void (*)(msabench_profile&);
+
+/// What `with_norm_rope` says: there is one plugin to a shared object.
+profile_change& said_of_norm_rope() {
+  static profile_change change = nullptr;
+  return change;
+}
+
+const msabench_plugin* with_norm_rope(const msabench_host* host, const char* name, void (*change)(naive::stages&),
+                                      profile_change say) {
+  static naive::stages rounding = naive::exact_stages;
+  change(rounding);
+  said_of_norm_rope() = say;
+  msabench_plugin* table = copy_of(host, name, rounding);
+  if (table == nullptr) return nullptr;
+  table->query = [](const msabench_problem* problem, msabench_capability* out) {
+    return answered(problem, out, said_of_norm_rope());
+  };
+  table->plan = plan_as_naive;
+  return table;
 }
 
 msabench_status query_base2(const msabench_problem* problem, msabench_capability* out) {
@@ -120,26 +182,17 @@ const msabench_plugin* leaves_empty_rows(const msabench_host* host) {
     };
     table.plan = plan_as_naive;
     table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
-      const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE);
-      const msabench_tensor& out = output_of(args);
-      const std::size_t bytes = extent_bytes(out);
-      static thread_local std::vector<unsigned char> out_before;
-      out_before.resize(bytes);
-      if (bytes > 0) std::memcpy(out_before.data(), out.data, bytes);
-      auto& lse_before = kept_lse();
-      lse_before.clear();
-      for_each_lse(args, [&](float& x, std::int64_t, std::int64_t) { lse_before.push_back(x); });
+      static thread_local std::vector<std::vector<unsigned char>> before;
+      const auto outputs = outputs_of(args);
+      before.resize(outputs.size());
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const auto* first = static_cast<const unsigned char*>(outputs[i].tensor->data);
+        before[i].assign(first, first + extent_bytes(*outputs[i].tensor));
+      }
       const msabench_status status = exact().run(plan, args, workspace, stream);
-      if (status != MSABENCH_OK || lse == nullptr) return status;
-      std::size_t i = 0;
-      for_each_lse(args, [&](float& x, std::int64_t row, std::int64_t head) {
-        const float before = lse_before[i++];
-        if (!std::isinf(x)) return;
-        std::memcpy(&x, &before, sizeof x);
-        const std::int64_t element = out.dtype.bits / 8, at = (row * out.strides[0] + head * out.strides[1]) * element;
-        std::memcpy(static_cast<unsigned char*>(out.data) + at, out_before.data() + at,
-                    static_cast<std::size_t>(out.shape[2] * element));
-      });
+      for (std::int64_t row = 0; row < tokens(args) && status == MSABENCH_OK; ++row)
+        for (std::size_t i = 0; i < outputs.size() && position_of(args, row) < 0; ++i)
+          restore_row(*outputs[i].tensor, outputs[i].row_axis, row, before[i]);
       return status;
     };
   });
@@ -178,6 +231,16 @@ const msabench_plugin* emits_raw_scores(const msabench_host* host) {
   });
 }
 
+/// Says bare dot products, and emits scaled scores.
+const msabench_plugin* claims_raw_scores(const msabench_host* host) {
+  return changed(host, "claims_raw_scores", [](msabench_plugin& table) {
+    table.query = [](const msabench_problem* problem, msabench_capability* out) {
+      return answered(problem, out, [](msabench_profile& profile) { profile.score_unit = MSABENCH_SCORE_RAW; });
+    };
+    table.plan = plan_as_naive;
+  });
+}
+
 /// A NaN key makes its block's score NaN, and the profile says so.
 const msabench_plugin* emits_nan_scores(const msabench_host* host) {
   static naive::stages nan_stages = naive::exact_stages;
@@ -189,11 +252,77 @@ const msabench_plugin* emits_nan_scores(const msabench_host* host) {
   };
   msabench_plugin* table = copy_of(host, "emits_nan_scores", nan_stages);
   if (table == nullptr) return nullptr;
-  table->query = [](const msabench_problem* problem, msabench_capability* out) {
-    return answered(problem, out, [](msabench_profile& profile) { profile.nan_score = MSABENCH_NAN_PROPAGATE; });
-  };
+  table->query = query_nan;
   table->plan = plan_as_naive;
   return table;
+}
+
+/// Says that NaN propagates, and ignores the key.
+const msabench_plugin* claims_nan_scores(const msabench_host* host) {
+  return changed(host, "claims_nan_scores", [](msabench_plugin& table) {
+    table.query = query_nan;
+    table.plan = plan_as_naive;
+  });
+}
+
+/// qk_norm_rope: rounds to bf16 between norm and rotation, and says so.
+const msabench_plugin* declares_rounded_norm(const msabench_host* host) {
+  return with_norm_rope(
+      host, "declares_rounded_norm",
+      [](naive::stages& s) {
+        s.norm_head = [](const float* x, const float* weight, float eps, std::int32_t dim, float* y) {
+          naive::exact_stages.norm_head(x, weight, eps, dim, y);
+          for (std::int32_t c = 0; c < dim; ++c) y[c] = in_bf16(y[c]);
+        };
+      },
+      [](msabench_profile& profile) { profile.round_after_norm = 1; });
+}
+
+/// qk_norm_rope: rotates by bf16 angles and rounds the products to bf16, and says so.
+const msabench_plugin* declares_rotation_in_storage(const msabench_host* host) {
+  return with_norm_rope(
+      host, "declares_rotation_in_storage", [](naive::stages& s) { s.rotate_head = rotate_in_bf16; },
+      [](msabench_profile& profile) { profile.rotate_in_storage = 1; });
+}
+
+/// The same, and does not say so.
+const msabench_plugin* rotates_in_storage(const msabench_host* host) {
+  return with_norm_rope(
+      host, "rotates_in_storage", [](naive::stages& s) { s.rotate_head = rotate_in_bf16; }, [](msabench_profile&) {});
+}
+
+/// Takes caches whose pages hold K and V side by side only.
+const msabench_plugin* takes_fused_pages(const msabench_host* host) {
+  return changed(host, "takes_fused_pages", [](msabench_plugin& table) {
+    table.query = query_fused_only;
+    table.last_error = [] { return "page_layout: K and V in one page only; pass 2"; };
+  });
+}
+
+/// Says the same, and reads each half as if it were packed.
+const msabench_plugin* misreads_fused_pages(const msabench_host* host) {
+  return changed(host, "misreads_fused_pages", [](msabench_plugin& table) {
+    table.query = query_fused_only;
+    table.last_error = [] { return "page_layout: K and V in one page only; pass 2"; };
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      changed_args packed(args);
+      for (const msabench_slot slot : {MSABENCH_K, MSABENCH_V})
+        if (auto* half = packed.change(slot); half != nullptr && half->tensor.rank == 4)
+          for (int axis = 2; axis >= 0; --axis) half->strides[axis] = half->strides[axis + 1] * half->shape[axis + 1];
+      return exact().run(plan, packed.get(), workspace, stream);
+    };
+  });
+}
+
+/// Takes caches that are addressed by slots only.
+const msabench_plugin* takes_slots(const msabench_host* host) {
+  return changed(host, "takes_slots", [](msabench_plugin& table) {
+    table.query = [](const msabench_problem* problem, msabench_capability* out) {
+      return problem->page_layout != 0 && problem->page_size != 1 ? msabench_status{MSABENCH_UNSUPPORTED}
+                                                                  : exact().query(problem, out);
+    };
+    table.last_error = [] { return "page_size: slots only; pass 1"; };
+  });
 }
 
 }  // namespace msabench::faults
