@@ -19,6 +19,7 @@
 #include "host/launch_recorder.h"
 #include "inputs/input_set.h"
 #include "judge/judge.h"
+#include "judge/left_out.h"
 #include "judge/rows.h"
 
 namespace msabench {
@@ -77,9 +78,10 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
     const launch& l = seen.launches[i];
     // Equal bytes are judged equally; only poison that was left differs, and then the bytes do too.
     per_launch.push_back(l.same_as >= 0 ? per_launch[static_cast<std::size_t>(l.same_as)]
-                                        : expected->check(l, l.index, how_to_run(c, {}).poison_seed));
+                                        : judge::leave_out(expected->check(l, l.index, how_to_run(c, {}).poison_seed),
+                                                           options.left_out));
   }
-  record.checks = judge::check_violations(what, seen);
+  record.checks = judge::leave_out(judge::check_violations(what, seen), options.left_out);
   for (auto& check : judge::merge_launches(what, seen.launches, per_launch)) record.checks.push_back(std::move(check));
   record.checks.insert(record.checks.end(), promises.checks.begin(), promises.checks.end());
   if (options.naive != nullptr)
@@ -99,7 +101,7 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
                              : check.note));
   record.unobserved.insert(record.unobserved.end(), promises.unobserved.begin(), promises.unobserved.end());
   if (record.rows_total == 0) record.remarks.push_back("no query tokens: only that nothing is touched was checked");
-  take_decision(record, judge::decide(what, seen, record.checks, record.sees));
+  take_decision(record, judge::without(judge::decide(what, seen, record.checks, record.sees), options.left_out));
 }
 
 void run_into(case_record& record, executor& on, const case_spec& c, const runner_options& options) {
@@ -138,7 +140,8 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
   if (seen.result != outcome::completed) return judge_without_outputs(record, what, seen);
   // What an implementation wrote into an input would be judged as if it had been asked for.
   for (const auto& v : seen.violations)
-    if (v.what == violation::kind::input_modified) return judge_without_outputs(record, what, seen);
+    if (v.what == violation::kind::input_modified && !judge::belongs_to("K0", options.left_out))
+      return judge_without_outputs(record, what, seen);
   const promise_findings promises = hold_to_promises(on, what, seen, set, how_to_run(c, options));
   if (promises.ended) {
     judge_without_outputs(record, what, promises.ended->seen);
@@ -210,6 +213,7 @@ case_record run_case(executor& on, const case_spec& c, const runner_options& opt
     record.decided = verdict::suite_error;
     record.reason = fmt::format("suite: {}", one_line(e.what(), 300));
   }
+  if (!options.left_out.empty()) record.remarks.push_back(judge::left_out_remark(options.left_out));
   record.elapsed_s = seconds_since(start);
   return record;
 }

@@ -17,6 +17,7 @@ struct runner_options {
   std::optional<double> timeout_s;  // per case; empty: from the work model
   std::string repro_suffix;         // what follows the case name in the reproducing command, e.g. " --impl naive"
   executor* naive = nullptr;        // whose errors are compared with (K6n); null: not compared
+  std::string left_out = {};        // a check that judging does without (judge/left_out.h), "K0" to "K5"; empty: none
 };
 
 // Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.

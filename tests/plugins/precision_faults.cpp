@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/common/storage.h"
+#include "kernels/common/types.h"
 #include "kernels/naive/stages.h"
 #include "tests/plugins/fault.h"
 
@@ -55,6 +57,33 @@ const stages& short_weights() {
   return changed;
 }
 
+float stored_as(msabench_dtype type, float value) {
+  std::uint16_t stored = 0;
+  store_row(&value, 1, type, &stored);
+  load_row(&stored, type, 1, &value);
+  return value;
+}
+
+void store_with_short_lse(const weighted_sum& row, float maximum, const output_row& to) {
+  exact_stages.store(row, maximum, to);
+  if (to.lse != nullptr) *to.lse = stored_as(bf16_type, *to.lse);
+}
+
+void merge_in_fp16(const weighted_sum& block, std::int32_t slot, std::int32_t slots, std::int32_t d,
+                   weighted_sum& row) {
+  exact_stages.merge(block, slot, slots, d, row);
+  for (std::int32_t c = 0; c < d; ++c) row.values[c] = stored_as(fp16_type, row.values[c]);
+}
+
+const stages& short_merges() {
+  static const stages changed = [] {
+    stages s = short_weights<8>();
+    s.merge = merge_in_fp16;
+    return s;
+  }();
+  return changed;
+}
+
 }  // namespace
 
 /// attend, dense, msa: weights of 5 bits, declared as bf16. No element of a long row is off by more than its worst case.
@@ -70,6 +99,20 @@ const msabench_plugin* rounds_weights(const msabench_host* host) {
 /// Right, but declared as coarser than it is: exact weights, declared as bf16.
 const msabench_plugin* declares_too_coarse(const msabench_host* host) {
   return with_weights(host, "declares_too_coarse", exact_stages);
+}
+
+/// attend, dense, msa, combine: lse is rounded to bf16. K2 alone sees it.
+const msabench_plugin* short_lse(const msabench_host* host) {
+  return with_stages(host, "short_lse", [](stages s) {
+    s.store = store_with_short_lse;
+    return s;
+  });
+}
+
+/// attend, dense, msa: weights in bf16 as declared, and the sums of blocks added up in fp16, which is not. Its errors are
+/// below the rounding of every ordinary output, so that K3 alone sees it, where sums cancel (carry).
+const msabench_plugin* merge_in_16bit(const msabench_host* host) {
+  return with_weights(host, "merge_in_16bit", short_merges());
 }
 
 }  // namespace msabench::faults
