@@ -52,11 +52,19 @@ std::int64_t row_of(const query_rows& rows, std::int32_t head, std::int32_t toke
   return (std::int64_t{head} * rows.tokens + token) * rows.group;
 }
 
+/// Rows of some runs.
+std::int64_t rows_of(const query_rows& rows, const token_range* runs, std::int32_t count) {
+  std::int64_t tokens = 0;
+  for (const token_range* run = runs; run != runs + count; ++run) tokens += run->end - run->first;
+  return tokens * rows.group;
+}
+
 void score_keys(const attention_caches& caches, const query_rows& rows, int keys, const token_range* runs,
                 std::int32_t count, std::int32_t ahead, const attention_scratch& scratch) {
   lookahead near(scratch.ahead.keys, ahead, static_cast<int>(caches.d * bytes_of(caches.keys.type)));
-  for (int first = 0; first < keys; first += panel_lanes) {
-    const int columns = std::min(panel_lanes, keys - first);
+  const int width = panel_width(rows_of(rows, runs, count));
+  for (int first = 0; first < keys; first += width) {
+    const int columns = std::min(width, keys - first);
     with_storage<pack_columns>(caches.keys.type, scratch.addresses.keys + first, columns, caches.d, scratch.panel,
                                nullptr, 0);
     for (const token_range* run = runs; run != runs + count; ++run) {
@@ -71,8 +79,9 @@ void add_values(const attention_caches& caches, const query_rows& rows, const ke
                 std::int32_t count, std::int32_t ahead, const attention_scratch& scratch, float* sums) {
   const std::int64_t stride = sum_columns(caches);
   lookahead near(scratch.ahead.values, ahead, static_cast<int>(caches.d * bytes_of(caches.values.type)));
-  for (int first = 0; first < caches.d; first += panel_lanes) {
-    const int columns = std::min(panel_lanes, caches.d - first);
+  const int width = panel_width(rows_of(rows, runs, count));
+  for (int first = 0; first < caches.d; first += width) {
+    const int columns = std::min(width, caches.d - first);
     with_storage<pack_rows>(caches.values.type, scratch.addresses.values, range.count, first, columns, scratch.panel);
     for (const token_range* run = runs; run != runs + count; ++run) {
       // A token's own keys only: a masked value may be NaN, and 0 * NaN would show it.

@@ -15,19 +15,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace msabench::cpu::HWY_NAMESPACE {
 
-/// Reads a word of every cache line of so many rows, in the order of memory. The processor's own prefetcher follows that
-/// order and keeps more lines on their way than software may ask for; the columns of a panel are read in another one.
-void read_through(const char* const* rows, int count, std::int64_t bytes) {
-  std::uint64_t seen = 0;
-  for (int i = 0; i < count; ++i) {
-    for (std::int64_t at = 0; at + std::int64_t{sizeof seen} <= bytes; at += line_bytes) {
-      std::uint64_t word;
-      std::memcpy(&word, rows[i] + at, sizeof word);
-      seen ^= word;
-    }
+/// score_tile where rows are so few that memory is the limit.
+void score_few(const index_call& call, const scoring_rows& rows, int keys, std::int64_t first_row, int ahead,
+               const scoring_scratch& scratch) {
+  // Keys that are on their way while one is computed.
+  constexpr int distance = 64;
+  const int count = static_cast<int>(rows.tile.tokens * call.heads - first_row);
+  for (int at = 0; at < keys; at += direct_keys) {
+    const bool same_tile = at + distance < tile_keys;
+    const char* const* near = same_tile ? scratch.addresses + at + distance : scratch.ahead + at + distance - tile_keys;
+    const int near_end = same_tile ? keys - at - distance : ahead + tile_keys - at - distance;
+    with_storage<multiply_directly>(call.keys.type, scratch.addresses + at, std::min(direct_keys, keys - at),
+                                    const_matrix{rows.queries + first_row * call.width, call.width}, count, call.width,
+                                    matrix{scratch.scores + first_row * tile_keys + at, tile_keys}, near,
+                                    std::clamp(near_end, 0, direct_keys));
   }
-  // Not to be left out, though nobody wants the result.
-  asm volatile("" : : "r"(seen));
 }
 
 /// Scores of `keys` keys from `first` on, into scratch.scores, for the tokens from first_token on. Their addresses are in
@@ -35,17 +37,15 @@ void read_through(const char* const* rows, int count, std::int64_t bytes) {
 void score_tile(const index_call& call, const scoring_rows& rows, int keys, std::int64_t first_token, int ahead,
                 const scoring_scratch& scratch) {
   const std::int64_t first_row = first_token * call.heads;
+  constexpr int few_rows = 8, whole_steps = 8;  // elements that every storage type transposes at once
+  if (rows.tile.tokens * call.heads <= few_rows && call.width % whole_steps == 0) {
+    return score_few(call, rows, keys, first_row, ahead, scratch);
+  }
   lookahead none;
-  // With few rows memory is the limit, with many the products hide what is asked for ahead.
-  constexpr int few_rows = 16;
-  const bool few = rows.tile.tokens * call.heads <= few_rows;
-  const std::int64_t bytes = call.width * bytes_of(call.keys.type);
   for (int at = 0; at < keys; at += panel_lanes) {
     const int columns = std::min(panel_lanes, keys - at);
-    const int near = few ? 0 : std::clamp(ahead - at, 0, panel_lanes);
-    if (few) read_through(scratch.addresses + at, columns, bytes);
     with_storage<pack_columns>(call.keys.type, scratch.addresses + at, columns, call.width, scratch.panel,
-                               scratch.ahead + at, near);
+                               scratch.ahead + at, std::clamp(ahead - at, 0, panel_lanes));
     multiply({rows.queries + first_row * call.width, call.width},
              static_cast<int>(rows.tile.tokens * call.heads - first_row), scratch.panel, call.width, columns, false,
              {scratch.scores + first_row * tile_keys + at, tile_keys}, none);

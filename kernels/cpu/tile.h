@@ -32,8 +32,8 @@ inline constexpr std::size_t line_bytes = 64;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
-/// Columns of a panel at the most: two vectors of 512 bits.
-inline constexpr int panel_columns = 32;
+/// Columns of a panel at the most: four vectors of 512 bits.
+inline constexpr int panel_columns = 64;
 
 /// Elements of a row that is added to in whole panels.
 constexpr std::int64_t padded_columns(std::int64_t d) { return ceil_div(d, panel_columns) * panel_columns; }

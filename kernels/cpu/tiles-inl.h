@@ -5,7 +5,7 @@
 // A panel holds `panel_lanes` columns of the right-hand matrix, rows one after the other, so the innermost loop of the
 // product reads it in sequence: for scores the columns are keys and the rows the elements of the head dimension, for
 // values the columns are channels and the rows the keys. It is made right before it is used, and stays in the first-level
-// cache. The last panel may hold fewer vectors; its rows keep the width.
+// cache. A panel has as many vectors as its columns need, and no space between its rows.
 //
 // A sum is a chain of at most `chain_terms` fused multiply-adds, and what these chains give is added in order.
 
@@ -39,10 +39,15 @@ using bits_vector = hn::Vec<bits_tag>;
 
 constexpr int lanes = static_cast<int>(hn::MaxLanes(float_tag()));
 static_assert(lanes == 1 || lanes == 4 || lanes == 8 || lanes == 16, "rows are transposed by so many");
-constexpr int panel_vectors = 2;
+/// Four vectors of six rows need the fewest loads for a product, where there are registers for them.
+constexpr int panel_vectors = lanes == 16 ? 4 : 2;
 constexpr int panel_lanes = panel_vectors * lanes;
-/// Rows of the left-hand matrix in one step: as many accumulators as the registers hold.
-constexpr int most_rows = lanes == 8 ? 6 : 8;
+/// Rows of the left-hand matrix in one step, for so many vectors: as many accumulators as the registers hold.
+constexpr int most_rows(int vectors) { return lanes == 8 || vectors > 2 ? 6 : 8; }
+
+/// Columns of the panels of a product of so many rows. Few rows wait for memory, and what they will need next is asked for
+/// during products: more, smaller products spread that better.
+constexpr int panel_width(std::int64_t rows) { return rows < 32 ? std::min(2, panel_vectors) * lanes : panel_lanes; }
 
 constexpr int vectors_of(int columns) { return (columns + lanes - 1) / lanes; }
 
@@ -146,6 +151,7 @@ struct pack_columns {
   static HWY_INLINE void call(const char* const* rows, int count, int d, float* HWY_RESTRICT to,
                               const char* const* near, int near_count) {
     const int near_rows = (lanes * step + d - 1) / d;  // in a step
+    const std::int64_t stride = vectors_of(count) * lanes;
     for (int column = 0; column < count; column += lanes) {
       const int present = std::min(lanes, count - column), near_end = std::min(column + lanes, near_count);
       int next = column;
@@ -159,15 +165,16 @@ struct pack_columns {
         transpose_words(from, std::int64_t{c} * element_bytes, words);
         for (int i = 0; i < step; ++i) {
           hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(),
-                    panel + std::int64_t{c + i} * panel_lanes);
+                    panel + (c + i) * stride);
         }
       }
-      if (c < d) call_rest(from, c, d - c, panel + std::int64_t{c} * panel_lanes);
+      if (c < d) call_rest(from, c, d - c, panel + c * stride, stride);
     }
   }
 
   /// The last elements, fewer than a step: no byte behind a row may be read.
-  static HWY_NOINLINE void call_rest(const char* const* from, int first, int elements, float* HWY_RESTRICT to) {
+  static HWY_NOINLINE void call_rest(const char* const* from, int first, int elements, float* HWY_RESTRICT to,
+                                     std::int64_t stride) {
     char rest[lanes][16] = {};
     const char* rows[lanes];
     for (int i = 0; i < lanes; ++i) {
@@ -178,7 +185,7 @@ struct pack_columns {
     bits_vector words[4];
     transpose_words(rows, 0, words);
     for (int i = 0; i < elements; ++i) {
-      hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(), to + i * panel_lanes);
+      hn::Store(Storage::widen(words[i / Storage::per_word], i % Storage::per_word), float_tag(), to + i * stride);
     }
   }
 };
@@ -190,21 +197,26 @@ struct pack_rows {
   static HWY_INLINE void call(const char* const* rows, int count, int from, int columns, float* HWY_RESTRICT to) {
     constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
     const std::int64_t offset = std::int64_t{from} * element_bytes;
-    if (columns == panel_lanes) {
-      for (int i = 0; i < count; ++i) {
-        for (int v = 0; v < panel_vectors; ++v) {
-          hn::Store(Storage::load(rows[i] + offset + std::int64_t{v} * lanes * element_bytes), float_tag(),
-                    to + std::int64_t{i} * panel_lanes + v * lanes);
-        }
-      }
-      return;
-    }
+    if (columns == panel_lanes) return whole_vectors<panel_vectors>(rows, count, offset, to);
+    if (columns == 2 * lanes) return whole_vectors<2>(rows, count, offset, to);
+    const std::int64_t stride = vectors_of(columns) * lanes;
     for (int i = 0; i < count; ++i) {
       for (int column = 0; column < columns; column += lanes) {
         const char* element = rows[i] + offset + std::int64_t{column} * element_bytes;
         const int present = std::min(lanes, columns - column);
         hn::Store(present == lanes ? Storage::load(element) : load_some<Storage>(element, present), float_tag(),
-                  to + std::int64_t{i} * panel_lanes + column);
+                  to + i * stride + column);
+      }
+    }
+  }
+
+  template <int Vectors>
+  static HWY_INLINE void whole_vectors(const char* const* rows, int count, std::int64_t offset,
+                                       float* HWY_RESTRICT to) {
+    for (int i = 0; i < count; ++i) {
+      for (int v = 0; v < Vectors; ++v) {
+        hn::Store(Storage::load(rows[i] + offset + v * lanes * std::int64_t{sizeof(typename Storage::element)}),
+                  float_tag(), to + (std::int64_t{i} * Vectors + v) * lanes);
       }
     }
   }
@@ -242,8 +254,9 @@ struct const_matrix {
   std::int64_t stride;
 };
 
-/// Rows of memory that a later step reads: each call of the innermost product asks for a cache line of some of them, so
-/// that they arrive while it computes. All at once would stall it.
+/// Rows of memory that a later step reads: each call of the innermost product asks for some of their cache lines, so that
+/// they arrive while it computes. All at once would stall it; and the lines come in the order of memory, since then the
+/// processor's own prefetcher follows and keeps more of them on their way than software may ask for.
 class lookahead {
  public:
   lookahead() = default;
@@ -251,26 +264,25 @@ class lookahead {
   lookahead(const char* const* rows, int count, int bytes)
       : rows_(rows), count_(count), lines_((bytes + line - 1) / line) {}
 
+  /// `count` lines, the first one `offset` bytes into the first of the rows, each of so many bytes.
   struct part {
-    const char* const* rows;  ///< [count]
-    int offset, count;
+    const char* const* rows;
+    int offset, bytes, count;
   };
-  /// The next part, of `most` rows.
+  /// The next part, of `most` lines; count <= 0 if there is none.
   part next(int most) {
-    if (first_ >= count_) return {nullptr, 0, 0};
-    const part given{rows_ + first_, offset_, std::min(most, count_ - first_)};
-    offset_ += line;
-    if (offset_ == lines_ * line) {
-      offset_ = 0;
-      first_ += most;
-    }
+    const part given{rows_, offset_, lines_ * line, std::min(most, count_ * lines_ - offset_ / line)};
+    const int at = offset_ / line + std::max(0, given.count);
+    rows_ += at / lines_;
+    count_ -= at / lines_;
+    offset_ = at % lines_ * line;
     return given;
   }
 
  private:
   static constexpr int line = static_cast<int>(line_bytes);
   const char* const* rows_ = nullptr;
-  int count_ = 0, lines_ = 0, first_ = 0, offset_ = 0;
+  int count_ = 0, lines_ = 1, offset_ = 0;
 };
 
 /// sums += one column of the left-hand matrix times one row of the panel.
@@ -297,11 +309,16 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
   }
   int k = 0;
   for (int i = 0; Ahead && i < ahead.count; ++i, k += 2) {
-    bring_near(ahead.rows[i] + ahead.offset, 1);
-    multiply_step(left + k, left_stride, panel + std::int64_t{k} * panel_lanes, sums);
-    multiply_step(left + k + 1, left_stride, panel + (std::int64_t{k} + 1) * panel_lanes, sums);
+    __builtin_prefetch(*ahead.rows + ahead.offset, 0, 2);
+    ahead.offset += static_cast<int>(line_bytes);
+    if (ahead.offset == ahead.bytes) {
+      ahead.offset = 0;
+      ++ahead.rows;
+    }
+    multiply_step(left + k, left_stride, panel + std::int64_t{k} * Vectors * lanes, sums);
+    multiply_step(left + k + 1, left_stride, panel + (std::int64_t{k} + 1) * Vectors * lanes, sums);
   }
-  for (; k < terms; ++k) multiply_step(left + k, left_stride, panel + std::int64_t{k} * panel_lanes, sums);
+  for (; k < terms; ++k) multiply_step(left + k, left_stride, panel + std::int64_t{k} * Vectors * lanes, sums);
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) {
       float* to = sum + i * sum_stride + v * lanes;
@@ -312,36 +329,129 @@ void multiply_block(const float* HWY_RESTRICT left, std::int64_t left_stride, co
 
 using block_function = void (*)(const float*, std::int64_t, const float*, int, bool, float*, std::int64_t,
                                 lookahead::part);
+template <int Vectors, bool Ahead, int Rows>
+constexpr block_function block_of = multiply_block<std::min(Rows, most_rows(Vectors)), Vectors, Ahead>;
 template <int Vectors, bool Ahead>
 constexpr block_function block_functions[9] = {
     nullptr,
-    multiply_block<1, Vectors, Ahead>,
-    multiply_block<2, Vectors, Ahead>,
-    multiply_block<3, Vectors, Ahead>,
-    multiply_block<4, Vectors, Ahead>,
-    multiply_block<5, Vectors, Ahead>,
-    multiply_block<6, Vectors, Ahead>,
-    multiply_block<std::min(7, most_rows), Vectors, Ahead>,
-    multiply_block<std::min(8, most_rows), Vectors, Ahead>,
+    block_of<Vectors, Ahead, 1>,
+    block_of<Vectors, Ahead, 2>,
+    block_of<Vectors, Ahead, 3>,
+    block_of<Vectors, Ahead, 4>,
+    block_of<Vectors, Ahead, 5>,
+    block_of<Vectors, Ahead, 6>,
+    block_of<Vectors, Ahead, 7>,
+    block_of<Vectors, Ahead, 8>,
 };
+
+/// By rows, for panels that hold so many vectors.
+template <bool Ahead>
+HWY_INLINE const block_function* functions_for(int vectors) {
+  switch (vectors) {
+    case 1:
+      return block_functions<1, Ahead>;
+    case 2:
+      return block_functions<2, Ahead>;
+    case 3:
+      return block_functions<std::min(3, panel_vectors), Ahead>;
+    default:
+      return block_functions<panel_vectors, Ahead>;
+  }
+}
 
 /// sum (+)= left * panel: `rows` rows, as many columns as the panel has vectors for, `terms` terms.
 HWY_INLINE void multiply(const_matrix left, int rows, const float* panel, int terms, int columns, bool add, matrix sum,
                          lookahead& ahead) {
-  const bool wide = columns > lanes;
+  const int vectors = vectors_of(columns), step = most_rows(vectors);
   for (int k = 0; k < terms; k += chain_terms) {
     const int count = std::min(chain_terms, terms - k);
-    for (int i = 0; i < rows; i += most_rows) {
+    for (int i = 0; i < rows; i += step) {
       const lookahead::part part = ahead.next(count / 2);
-      const block_function* functions =
-          part.count > 0 ? (wide ? block_functions<panel_vectors, true> : block_functions<1, true>)
-                         : (wide ? block_functions<panel_vectors, false> : block_functions<1, false>);
-      functions[std::min(most_rows, rows - i)](left.data + i * left.stride + k, left.stride,
-                                               panel + std::int64_t{k} * panel_lanes, count, add || k > 0,
-                                               sum.data + i * sum.stride, sum.stride, part);
+      const block_function* functions = part.count > 0 ? functions_for<true>(vectors) : functions_for<false>(vectors);
+      functions[std::min(step, rows - i)](left.data + i * left.stride + k, left.stride,
+                                          panel + std::int64_t{k} * vectors * lanes, count, add || k > 0,
+                                          sum.data + i * sum.stride, sum.stride, part);
     }
   }
 }
+
+/// Products of few rows with `count` <= direct_keys keys at `keys`: sum = left * keys^T, bit by bit what packed columns and
+/// `multiply` give. The keys are transposed in registers and not kept, since so few rows don't repay a panel; so the
+/// processor still computes while memory answers. Meanwhile the first `near_count` keys at `near` are asked for, in the
+/// order of memory: then its own prefetcher follows, and keeps more lines on their way than software may ask for.
+constexpr int direct_groups = lanes == 16 ? 2 : 1;
+constexpr int direct_keys = direct_groups * lanes;
+constexpr int most_direct_rows = 4;
+
+template <class Storage>
+struct multiply_directly {
+  static constexpr int step = 4 * Storage::per_word;
+  static constexpr int element_bytes = static_cast<int>(sizeof(typename Storage::element));
+
+  static HWY_INLINE void call(const char* const* keys, int count, const_matrix left, int rows, int d, matrix sum,
+                              const char* const* near, int near_count) {
+    const char* from[direct_keys];
+    for (int i = 0; i < direct_keys; ++i) from[i] = keys[std::min(i, count - 1)];
+    for (int i = 0; i < rows; i += most_direct_rows) {
+      const const_matrix some{left.data + i * left.stride, left.stride};
+      const matrix to{sum.data + i * sum.stride, sum.stride};
+      switch (std::min(most_direct_rows, rows - i)) {
+        case 1:
+          block<1>(from, some, d, to, near, near_count);
+          break;
+        case 2:
+          block<2>(from, some, d, to, near, near_count);
+          break;
+        case 3:
+          block<3>(from, some, d, to, near, near_count);
+          break;
+        default:
+          block<most_direct_rows>(from, some, d, to, near, near_count);
+      }
+      near_count = 0;
+    }
+  }
+
+  template <int Rows>
+  static HWY_NOINLINE void block(const char* const* from, const_matrix left, int d, matrix sum, const char* const* near,
+                                 int near_count) {
+    const float_tag tag;
+    const int row_bytes = d * element_bytes, near_lines = (direct_keys * row_bytes * step / d + 63) / 64;
+    int offset = 0;
+    for (int first = 0; first < d; first += chain_terms) {
+      float_vector sums[direct_groups][Rows];
+      for (auto& group : sums) {
+        for (auto& one : group) one = hn::Zero(tag);
+      }
+      for (int c = first; c < std::min(d, first + chain_terms); c += step) {
+        for (int i = 0; i < near_lines && near_count > 0; ++i) {
+          bring_near(*near + offset, 1);
+          offset += static_cast<int>(line_bytes);
+          if (offset < row_bytes) continue;
+          offset = 0;
+          ++near;
+          --near_count;
+        }
+        for (int g = 0; g < direct_groups; ++g) {
+          bits_vector words[4];
+          transpose_words(from + g * lanes, std::int64_t{c} * element_bytes, words);
+          for (int i = 0; i < step; ++i) {
+            const auto key = Storage::widen(words[i / Storage::per_word], i % Storage::per_word);
+            for (int r = 0; r < Rows; ++r) {
+              sums[g][r] = hn::MulAdd(hn::Set(tag, left.data[r * left.stride + c + i]), key, sums[g][r]);
+            }
+          }
+        }
+      }
+      for (int g = 0; g < direct_groups; ++g) {
+        for (int r = 0; r < Rows; ++r) {
+          float* to = sum.data + r * sum.stride + g * lanes;
+          hn::StoreU(first > 0 ? hn::Add(hn::LoadU(tag, to), sums[g][r]) : sums[g][r], tag, to);
+        }
+      }
+    }
+  }
+};
 
 /// Greatest of `count` > 0 elements; NaN never is. -infinity if there is none.
 HWY_INLINE float maximum_of(const float* from, int count) {
