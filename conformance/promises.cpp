@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
 #include <utility>
 
+#include "core/operator_table.h"
 #include "inputs/batch.h"
+#include "inputs/changed_contents.h"
 #include "inputs/lone_row.h"
-#include "judge/promises.h"
 
 namespace msabench {
 
@@ -41,15 +45,22 @@ class promise_runs {
 
   // The launch of `set`; nothing if it did not complete, which is noted.
   std::optional<launch> run(input_set& set, const std::string& during) {
-    observation seen = on_.execute(set, how_);
+    observation seen = run_apart(set, 1);
     for (const violation& v : seen.violations) into_.violations.push_back(v);
     if (seen.result != outcome::completed || seen.launches.empty()) {
       into_.ended = {during, std::move(seen)};
       return std::nullopt;
     }
-    launch l = std::move(seen.launches.front());
-    adapt_outputs(what_.delivers, l);
-    return l;
+    return std::move(seen.launches.front());
+  }
+
+  // Launches of one plan, whatever becomes of them.
+  observation run_apart(input_set& set, std::int32_t launches) {
+    run_spec how = how_;
+    how.launches = launches;
+    observation seen = on_.execute(set, how);
+    for (launch& l : seen.launches) adapt_outputs(what_.delivers, l);
+    return seen;
   }
 
   // What both agree on for a problem; nothing if the query itself ended badly, or if the forms differ.
@@ -128,6 +139,119 @@ void hold_to_split_invariance(promise_runs& runs, const judge::subject& what, co
   }
 }
 
+// The rows of `other` in a copy of `usual`: row r is row row_in_other[r], -1 where it has none.
+launch put_together(const judge::subject& what, const launch& usual, const launch& other,
+                    std::span<const std::int64_t> row_in_other) {
+  launch whole = usual;
+  auto memory = std::make_shared<std::vector<std::byte>>(*usual.memory);
+  whole.index = other.index;
+  whole.same_as = -1;
+  for (auto& [where, view] : whole.outputs) {
+    if (!view.data) continue;
+    const tensor_view& from = other.outputs.at(where);
+    std::byte* const to = memory->data() + (static_cast<const std::byte*>(view.data) - usual.memory->data());
+    view.data = to;
+    std::size_t axis = view.desc.shape.size();
+    for (const slot_rule& rule : slots_of(what.agreed.operation))
+      if (rule.where == where && rule.dir == direction::out)
+        axis = static_cast<std::size_t>(axis_of(rule, what.agreed, "T"));
+    const auto size = static_cast<std::size_t>(size_bytes(view.desc.type));
+    std::vector<std::int64_t> index(view.desc.shape.size(), 0);
+    for (bool more = view.desc.elements() > 0; more;) {
+      std::int64_t place = 0, its_place = 0;
+      bool has = true;
+      for (std::size_t i = 0; i < index.size(); ++i) {
+        const bool row = i == axis;
+        has = has &&
+              !(row && (index[i] >= std::ssize(row_in_other) || row_in_other[static_cast<std::size_t>(index[i])] < 0));
+        place += index[i] * view.desc.strides[i];
+        its_place += (row && has ? row_in_other[static_cast<std::size_t>(index[i])] : index[i]) * view.desc.strides[i];
+      }
+      if (has)
+        std::memcpy(to + static_cast<std::size_t>(place) * size,
+                    static_cast<const std::byte*>(from.data) + static_cast<std::size_t>(its_place) * size, size);
+      std::size_t i = index.size();
+      while (i > 0 && ++index[i - 1] == view.desc.shape[i - 1]) index[--i] = 0;
+      more = i > 0;
+    }
+  }
+  whole.memory = std::move(memory);
+  return whole;
+}
+
+std::string damage_of(const observation& seen) {
+  switch (seen.result) {
+    case outcome::crashed:
+    case outcome::device_lost:
+      return fmt::format("{} crashed ({})", seen.entry, seen.message);
+    case outcome::timed_out:
+      return fmt::format("{} did not end ({})", seen.entry, seen.message);
+    default:
+      break;
+  }
+  for (const violation& v : seen.violations)
+    if (v.what != violation::kind::memory_limit) return v.detail;
+  return {};
+}
+
+// As a graph is captured and replayed: few rows, all of them, all sequences in the opposite order, few rows again. After
+// the first launch every buffer lies elsewhere.
+void replay_one_plan(promise_runs& runs, const judge::subject& what, const launch& usual, input_set& set,
+                     promise_findings& into) {
+  if (set.find(slot::cu_seqlens_q) == nullptr || set.sizes.t == 0) {
+    into.unobserved.push_back("promise graph_safe not observed: there are no lengths to change");
+    return;
+  }
+  changed_contents contents(set);
+  std::vector<std::int64_t> reversed, few;
+  set.before_launch = [&](std::int32_t launch) {
+    contents.restore();
+    if (launch == 2) reversed = contents.reverse();
+    if (launch != 0 && launch != 3) return;
+    few.assign(static_cast<std::size_t>(set.sizes.t), -1);
+    const std::int64_t left = contents.shorten();
+    for (std::int64_t row = 0; row < left; ++row) few[static_cast<std::size_t>(row)] = row;
+  };
+  constexpr std::int32_t replays = 4;
+  const observation seen = runs.run_apart(set, replays);
+  set.before_launch = {};
+  contents.restore();
+  std::string damage = damage_of(seen);
+  if (damage.empty() && seen.result != outcome::completed)
+    damage = fmt::format("{} answered status {}: {}", seen.entry, seen.status, seen.message);
+  if (!damage.empty()) {
+    into.checks.push_back(judge::replay_damaged(damage));
+    return;
+  }
+  std::vector<std::int64_t> same(static_cast<std::size_t>(set.sizes.t));
+  std::iota(same.begin(), same.end(), std::int64_t{0});
+  const auto add = [&](std::size_t launch, std::string_view name, const std::vector<std::int64_t>& rows) {
+    into.replays.push_back({std::string(name), put_together(what, usual, seen.launches[launch], rows)});
+  };
+  add(0, "fewer rows first", few);
+  add(1, "more rows than at first", same);
+  if (!reversed.empty()) add(2, "its sequences in the opposite order", reversed);
+  add(3, "fewer rows after more", few);
+  if (reversed.empty())
+    into.unobserved.push_back(
+        "promise graph_safe observed with other lengths only: there is one sequence, or its keys "
+        "can't be moved");
+}
+
+// An error is an answer: what counts is that nothing outside is read or written. Each breach in a run of its own.
+void hold_to_hardening(promise_runs& runs, input_set& set, promise_findings& into) {
+  std::vector<judge::breached_launch> launches;
+  for (const duty d : every_duty) {
+    changed_contents contents(set);
+    if (!contents.breach(d)) continue;
+    launches.push_back({breach_of(d), damage_of(runs.run_apart(set, 1))});
+  }
+  if (launches.empty())
+    into.unobserved.push_back("promise hardened not observed: the case has no lengths, tables or ids to break");
+  else
+    into.checks.push_back(judge::check_hardening(launches));
+}
+
 }  // namespace
 
 std::vector<std::int64_t> rows_to_run_alone(const case_spec& c) {
@@ -158,11 +282,8 @@ promise_findings hold_to_promises(executor& on, const judge::subject& what, cons
   const launch& first = seen.launches.front();
   if (what.delivers.batch_invariant) hold_to_batch_invariance(runs, what, first, set, found);
   if (what.delivers.split_invariant && !found.ended) hold_to_split_invariance(runs, what, first, set, found);
-  // A graph is captured on devices alone; what a plan may not remember of lengths the rehearsal shows.
-  for (const auto& [promised, text] :
-       {std::pair{what.delivers.graph_safe, "graph_safe"}, {what.delivers.hardened, "hardened"}})
-    if (promised)
-      found.unobserved.push_back(fmt::format("promise {} not checked: no case of this version holds it to it", text));
+  if (what.delivers.graph_safe && !found.ended) replay_one_plan(runs, what, first, set, found);
+  if (what.delivers.hardened && !found.ended) hold_to_hardening(runs, set, found);
   return found;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a case in other ways, to see whether an implementation keeps what its profile promises: rows alone, other numbers
-// of splits.
+// of splits, one plan with other contents, contents that break the caller's duties.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,15 @@
 #include "core/run_spec.h"
 #include "host/executor.h"
 #include "judge/judge.h"
+#include "judge/promises.h"
 
 namespace msabench {
 
 struct promise_findings {
-  std::vector<check_result> checks;     // of promises that could be looked at
-  std::vector<std::string> unobserved;  // a clause for each of the others
-  std::vector<violation> violations;    // damage that these runs did
+  std::vector<check_result> checks;             // of promises that could be looked at
+  std::vector<judge::replayed_launch> replays;  // of one plan with other contents, still to be checked (graph_safe)
+  std::vector<std::string> unobserved;          // a clause for each of the others
+  std::vector<violation> violations;            // damage that these runs did
   std::vector<std::string> remarks;
   // A run that did not complete; nothing is judged then.
   struct end {

@@ -84,6 +84,12 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   record.checks = judge::leave_out(judge::check_violations(what, seen), options.left_out);
   for (auto& check : judge::merge_launches(what, seen.launches, per_launch)) record.checks.push_back(std::move(check));
   record.checks.insert(record.checks.end(), promises.checks.begin(), promises.checks.end());
+  if (!promises.replays.empty()) {
+    std::vector<std::vector<check_result>> of_replays;
+    for (const auto& replay : promises.replays)
+      of_replays.push_back(expected->check(replay.outputs, replay.outputs.index, how_to_run(c, {}).poison_seed));
+    record.checks.push_back(judge::check_graph_safety(promises.replays, of_replays));
+  }
   if (options.naive != nullptr)
     if (auto ratio = compare_with_naive(*options.naive, what, *expected, record.checks, set, how_to_run(c, options)))
       record.checks.push_back(std::move(*ratio));

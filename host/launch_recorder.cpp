@@ -64,6 +64,10 @@ void launch_recorder::restore_lengths() {
 
 void launch_recorder::prepare() {
   if (next_ < how_.launches) {
+    if (set_.before_launch) {
+      set_.before_launch(next_);
+      inputs_checksum_ = set_.inputs_checksum;
+    }
     poison_outputs(set_, next_, how_.poison_seed);
   } else if (second_) {
     poison_outputs(set_, how_.launches, how_.poison_seed);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,9 @@ struct input_set {
   extents sizes;   // actual T, B, N, ... (the problem holds upper bounds)
   std::vector<buffer> inputs, outputs;
   std::uint64_t inputs_checksum = 0;  // over the filled extents of all inputs, at the time of making
+  // Changes the contents before launch `index` of an execution, and sizes.t and inputs_checksum with them; empty: every
+  // launch sees the same.
+  std::function<void(std::int32_t index)> before_launch;
 
   const buffer* find(slot s) const;           // inputs, then outputs; nullptr if absent
   std::map<slot, tensor_view> views() const;  // of the inputs

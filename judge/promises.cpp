@@ -115,6 +115,47 @@ check_result check_split_invariance(const subject& what, const launch& usual, st
   return c;
 }
 
+check_result check_graph_safety(std::span<const replayed_launch> replays,
+                                std::span<const std::vector<check_result>> checks) {
+  check_result c = promise_check("K7g", "graph_safe");
+  c.unit = "replays that fail";
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    const auto failing = std::ranges::find_if(
+        checks[i], [](const check_result& check) { return check.gate && check.observed && !check.passed; });
+    if (failing == checks[i].end()) continue;
+    if (c.passed) {
+      c.worst = failing->worst;
+      c.note = fmt::format("one plan replayed with {}: {} fails, though profile.graph_safe is promised",
+                           replays[i].contents, failing->id);
+    }
+    c.passed = false;
+    c.value += 1;
+  }
+  return c;
+}
+
+check_result replay_damaged(const std::string& damage) {
+  check_result c = promise_check("K7g", "graph_safe");
+  c.unit = "replays that fail";
+  c.passed = false;
+  c.value = 1;
+  c.note = fmt::format("one plan replayed with other contents: {}, though profile.graph_safe is promised", damage);
+  return c;
+}
+
+check_result check_hardening(std::span<const breached_launch> launches) {
+  check_result c = promise_check("K7d", "hardened");
+  c.unit = "launches with damage";
+  for (const auto& l : launches) {
+    if (l.damage.empty()) continue;
+    c.note += fmt::format("{}{}: {}", c.passed ? "" : "; ", l.breach, l.damage);
+    c.passed = false;
+    c.value += 1;
+  }
+  if (!c.passed) c.note += ", though profile.hardened is promised";
+  return c;
+}
+
 bool shows_order_of_sums(const case_spec& c) {
   return c.family != "block_code" && c.family != "key_code" && c.family != "carry" && c.family != "index_code";
 }

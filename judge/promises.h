@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "judge/judge.h"
 
@@ -28,6 +30,29 @@ struct split_launch {
 
 // `split_invariant` (K7s): every element against the same in `usual`.
 check_result check_split_invariance(const subject& what, const launch& usual, std::span<const split_launch> others);
+
+// One launch of a plan that was replayed with other contents: its rows where the case has them, the rows that it did not
+// have from the case's own launch; and what the case's checks say of it.
+struct replayed_launch {
+  std::string contents;  // "fewer rows"
+  launch outputs;
+};
+
+// `graph_safe` (K7g): every check of the case on each replay; `checks` has one list for each.
+check_result check_graph_safety(std::span<const replayed_launch> replays,
+                                std::span<const std::vector<check_result>> checks);
+
+// The same where a replay came to no outputs, or wrote elsewhere.
+check_result replay_damaged(const std::string& damage);
+
+// What a launch did when the caller broke a duty of its own.
+struct breached_launch {
+  std::string breach;  // "page ids out of range"
+  std::string damage;  // empty: none
+};
+
+// `hardened` (K7d): no damage, whatever the outputs are.
+check_result check_hardening(std::span<const breached_launch> launches);
 
 // Whether other orders of addition can show: sums of the coded families are exact in any.
 bool shows_order_of_sums(const case_spec& c);

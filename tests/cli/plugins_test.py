@@ -195,6 +195,14 @@ class Profiles(ProgramTest):
         self.assertEqual(seen["verdict"], "pass", seen["reason"])
         self.assertTrue(any("K2" in text for text in seen["unobserved"]), seen["unobserved"])
 
+    def test_msa_without_ids_is_not_verified(self):
+        for case in (self.MSA, "msa/m3/q1.n8K.x2/bf16.paged/random/s0", "msa/m3.tp2/q8.n8K.x2/bf16.paged/key_code/s0"):
+            with self.subTest(case=case):
+                seen = self.seen("hides_ids", case, 2)
+                self.assertEqual(seen["verdict"], "insensitive")
+                self.assertIn("selection not observed", seen["reason"])
+                self.assertTrue(any("selection not observed" in text for text in seen["unobserved"]))
+
     def test_an_output_that_is_asked_for_is_not_left_out(self):
         seen = self.seen("emits_no_lse", self.COMBINE, 3)
         self.assertEqual(seen["verdict"], "unsupported")
@@ -231,6 +239,42 @@ class Promises(ProgramTest):
                 self.assertEqual(seen["verdict"], "pass", seen["reason"])
                 self.assertTrue(all(k["passed"] for k in seen["checks"] if k["gate"]), seen["checks"])
                 self.assertTrue(any(k.get("promise") == "batch_invariant" for k in seen["checks"]))
+
+    def test_one_plan_is_replayed_with_other_contents(self):
+        for case in (*self.ATTENDS, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE):
+            with self.subTest(case=case):
+                seen = self.seen("replays_plans", case, 0)
+                self.assertEqual(seen["verdict"], "pass", seen["reason"])
+                self.assertEqual([k["passed"] for k in seen["checks"] if k.get("promise") == "graph_safe"], [True])
+        # Tables and ids of the first launch: other keys are read, or pages that are none.
+        for case in (self.ATTENDS[0], self.ATTENDS[2], "attend/m3/q1.n8K.x2/bf16.paged/random/s0"):
+            with self.subTest(case=case):
+                seen = self.seen("keeps_tables", case, 1)
+                self.assertEqual(seen["verdict"], "broken-promise", seen["reason"])
+                self.assertIn("graph_safe", seen["reason"])
+
+    def test_duties_of_the_caller_are_broken_where_that_may_do_no_harm(self):
+        for case in (*self.ATTENDS, Profiles.SLACK, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE):
+            with self.subTest(case=case):
+                seen = self.seen("looks_at_contents", case, 0)
+                self.assertEqual(seen["verdict"], "pass", seen["reason"])
+                self.assertEqual([k["passed"] for k in seen["checks"] if k.get("promise") == "hardened"], [True])
+        for case in (self.ATTENDS[0], self.ATTENDS[2], Profiles.INDEX):
+            with self.subTest(case=case):
+                seen = self.seen("looks_at_nothing", case, 1)
+                self.assertEqual(seen["verdict"], "broken-promise", seen["reason"])
+                self.assertIn("page ids out of range", seen["reason"])
+
+    def test_a_crash_over_broken_duties_leaves_the_rest_of_a_run_unharmed(self):
+        report = self.report("check", "--impl", plugin("looks_at_nothing"), "--filter", "*rag.draft*", code=1)
+        seen = {c["name"].split("/")[0]: c["verdict"] for c in report["cases"]}
+        self.assertEqual({v for v in seen.values()} - {"pass"}, {"broken-promise"}, seen)
+        self.assertIn("pass", seen.values())
+
+    def test_contents_that_can_not_be_changed_are_said(self):
+        for name, promise in (("replays_plans", "graph_safe"), ("looks_at_contents", "hardened")):
+            seen = self.seen(name, Profiles.COMBINE, 0)
+            self.assertTrue(any(t.startswith(f"promise {promise} not observed") for t in seen["unobserved"]))
 
     def test_what_could_not_be_tried_is_said(self):
         seen = self.seen("keeps_split_invariance", "attend/m3.tp4/q1.n8K/bf16.paged/key_code/s0", 0)

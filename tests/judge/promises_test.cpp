@@ -150,4 +150,33 @@ TEST(decide, a_promise_that_is_not_kept) {
 }
 
 }  // namespace
+TEST(promises, graph_safety_is_every_check_of_every_replay) {
+  const std::vector<replayed_launch> replays(2, {"fewer rows", {}});
+  check_result good, bad, reported;
+  good.id = "K0";
+  bad.id = reported.id = "K1";
+  good.passed = true;
+  reported.gate = false;
+  const std::vector<std::vector<check_result>> right = {{good, reported}, {good}}, wrong = {{good}, {good, bad}};
+  EXPECT_TRUE(check_graph_safety(replays, right).passed);
+  const check_result c = check_graph_safety(replays, wrong);
+  EXPECT_FALSE(c.passed);
+  EXPECT_EQ(c.promise, "graph_safe");
+  EXPECT_EQ(c.kind, fail_kind::none) << "a broken promise";
+  EXPECT_NE(c.note.find("K1"), std::string::npos) << c.note;
+  EXPECT_FALSE(replay_damaged("run crashed").passed);
+}
+
+TEST(promises, hardening_is_the_absence_of_damage) {
+  const std::vector<breached_launch> none = {{"page ids out of range", ""}, {"lengths that decrease", ""}};
+  EXPECT_TRUE(check_hardening(none).passed);
+  auto some = none;
+  some[0].damage = "run crashed";
+  const check_result c = check_hardening(some);
+  EXPECT_FALSE(c.passed);
+  EXPECT_EQ(c.promise, "hardened");
+  EXPECT_EQ(c.value, 1);
+  EXPECT_NE(c.note.find("page ids out of range: run crashed"), std::string::npos) << c.note;
+}
+
 }  // namespace msabench::judge::test
