@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "cli/suite_version.h"
+#include "conformance/accuracy.h"
 #include "conformance/lists.h"
 #include "core/error.h"
 #include "core/shell.h"
@@ -51,13 +52,7 @@ std::unique_ptr<executor> implementation_options::make() const {
 }
 
 std::unique_ptr<executor> implementation_options::make_naive() const {
-  constexpr std::string_view baseline = "naive";
-  for (const auto& built_in : builtin_implementations()) {
-    if (built_in.name != baseline || !built_in.present) continue;
-    const implementation_ref ref = resolve_implementation(built_in.name, std::nullopt);
-    if (ref.path != where_->path) return make_worker_executor(ref, how_);
-  }
-  return nullptr;
+  return make_naive_beside(*where_, how_);
 }
 
 std::string implementation_options::repro_suffix() const {

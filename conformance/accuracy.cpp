@@ -19,6 +19,16 @@ const check_result* accuracy_in(std::span<const check_result> checks) {
 
 }  // namespace
 
+std::unique_ptr<executor> make_naive_beside(const implementation_ref& beside, const executor_options& how) {
+  constexpr std::string_view baseline = "naive";
+  for (const auto& built_in : builtin_implementations()) {
+    if (built_in.name != baseline || !built_in.present) continue;
+    const implementation_ref ref = resolve_implementation(built_in.name, std::nullopt);
+    if (ref.path != beside.path) return make_worker_executor(ref, how);
+  }
+  return nullptr;
+}
+
 std::optional<check_result> compare_with_naive(executor& naive, const judge::subject& what,
                                                const judge::expectation& expected, std::span<const check_result> checks,
                                                input_set& set, const run_spec& how) {

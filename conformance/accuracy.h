@@ -2,6 +2,7 @@
 // K6n, reported: how large an implementation's errors are next to those of `naive` on the same inputs.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -10,6 +11,9 @@
 #include "judge/judge.h"
 
 namespace msabench {
+
+// The built-in `naive`, which errors are compared with; null where it is what runs (`beside`), or is not there.
+std::unique_ptr<executor> make_naive_beside(const implementation_ref& beside, const executor_options& how);
 
 // Ratio of the root mean squares of both implementations' errors, each in the unit of K6a, from `checks` of the case and
 // one launch of `naive` on the same tensors. Nothing where K6a was not reported, where a launch costs more than a million

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/front_ends/environment.h"
+#include "conformance/accuracy.h"
 #include "conformance/lists.h"
 #include "conformance/runner.h"
 #include "core/environment_error.h"
@@ -36,7 +37,7 @@ Exit codes are those of `msabench check`: 0 all verified, 1 failed, 2 not all ve
 // What the tests of this process share; the executor lives as long as they run.
 struct session {
   front_end_setup setup;
-  std::unique_ptr<executor> on;
+  std::unique_ptr<executor> on, naive;  // naive: null where it is what runs
   run_record run;
   bool refused_by_environment = false;
 };
@@ -69,13 +70,19 @@ void conformance_case::TestBody() {
 
 void conformance_case::judge() {
   require_memory(case_);
-  if (!session_->on) session_->on = make_worker_executor(session_->setup.impl, session_->setup.how);
-  const case_record record = run_case(*session_->on, case_, {session_->setup.timeout_s, session_->setup.repro_suffix});
+  if (!session_->on) {
+    session_->on = make_worker_executor(session_->setup.impl, session_->setup.how);
+    session_->naive = make_naive_beside(session_->setup.impl, session_->setup.how);
+  }
+  const case_record record = run_case(*session_->on, case_,
+                                      {session_->setup.timeout_s, session_->setup.repro_suffix, session_->naive.get()});
   if (interrupted()) GTEST_FAIL() << "not verified: interrupted";  // the verdict is that of our own signal
   session_->run.cases.push_back(record);
   RecordProperty("verdict", std::string(name(record.decided)));
   RecordProperty("definition_sha256", record.definition_sha256);
   RecordProperty("repro", record.repro);
+  for (const auto& c : record.checks)
+    if (c.id == "K6n" && c.observed) RecordProperty("errors_to_naive", fmt::format("{:.4g}", c.value));
   switch (record.decided) {
     case verdict::pass:
     case verdict::quality_warning:
@@ -134,7 +141,7 @@ int run(int argc, char** argv) {
     add_tests(nullptr, cases);
     return RUN_ALL_TESTS();
   }
-  session shared{setup_from_environment(), nullptr, {}};
+  session shared{setup_from_environment(), nullptr, nullptr, {}};
   add_tests(&shared, cases);
   install_interrupt_handler();
   const int failed = RUN_ALL_TESTS();

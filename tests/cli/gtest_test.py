@@ -108,6 +108,13 @@ class GoogleTest(ProgramTest):
                     self.assertIn(word, lines[0])
         self.assertEqual(run("--surprise", MSABENCH_IMPL="naive").code, 64)
 
+    def test_errors_are_compared_with_naive(self):
+        tests = self.xml("--gtest_filter=attend.*q1.n128K.x4*random*", code=0, MSABENCH_IMPL=plugin("rounds_weights"))
+        ratios = [float(p.get("value")) for case in tests.values() for p in case.iter("property")
+                  if p.get("name") == "errors_to_naive"]
+        self.assertEqual(len(ratios), 1)
+        self.assertGreater(ratios[0], 1.15)
+
     def test_help_names_the_variables(self):
         result = run("--help")
         self.assertEqual(result.code, 0)
