@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
   add_repro(app, chosen);
   add_qualify(app, chosen);
   add_golden(app, chosen);
+  add_probe_numerics(app, chosen);
   add_env(app, chosen);
   add_flops(app, chosen);
   add_perf(app, chosen);
