@@ -306,6 +306,21 @@ class Precision(ProgramTest):
         self.assertLess(checks["K6n"]["value"], 1.8)
         self.assertFalse(any("is declared" in r for r in seen["remarks"]), seen["remarks"])
 
+    def test_honest_variants_pass(self):
+        for name in ("truncates_weights", "adds_rounded_weights", "stores_short_scores", "prescales_query",
+                     "stores_short_partials"):
+            with self.subTest(name=name):
+                seen, _ = self.seen(name, 0)
+                self.assertEqual(seen["verdict"], "pass", seen["reason"])
+                self.assertFalse(any("is declared" in r for r in seen["remarks"]), seen["remarks"])
+
+    def test_what_is_hidden_is_said_in_every_report(self):
+        folder = self.folder / "hidden"
+        result = run("repro", self.CASE, "--impl", plugin("emits_no_lse"), "--out", folder)
+        self.assertEqual(result.code, 0, result.err)
+        for text in (result.out, *((folder / f).read_text() for f in ("report.json", "report.md", "junit.xml"))):
+            self.assertIn("K2 not observed", text)
+
     def test_finer_is_remarked(self):
         seen, _ = self.seen("declares_too_coarse", 0)
         self.assertEqual(seen["verdict"], "pass", seen["reason"])
