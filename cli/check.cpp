@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/recorded.h"
 #include "cli/run.h"
 #include "cli/selection.h"
 #include "cli/verbs.h"
@@ -14,6 +15,7 @@ void add_check(CLI::App& app, invocation& chosen) {
   struct arguments {
     implementation_options impl;
     selection_options which;
+    recorded_option recorded;
     output out;
     report_paths paths;
   };
@@ -21,6 +23,7 @@ void add_check(CLI::App& app, invocation& chosen) {
   CLI::App* verb = app.add_subcommand("check", "Judge an implementation on a list of cases");
   a->impl.declare(*verb);
   a->which.declare(*verb);
+  a->recorded.declare(*verb);
   a->paths.declare(*verb);
   a->out.declare(*verb);
   verb->callback([a, &chosen] {
@@ -33,9 +36,13 @@ void add_check(CLI::App& app, invocation& chosen) {
       request.seed = selected.seed;
       request.shard_index = selected.shard_index;
       request.shard_count = selected.shard_count;
-      const case_list list = load_list(a->which.level());
+      case_list list = load_list(a->which.level());
+      a->recorded.extend(list);
       request.withdrawn = withdrawn_of(list, selected);
-      return run_and_report(a->impl, choose(list, selected), request, a->out, a->paths);
+      auto cases = choose(list, selected);
+      a->recorded.attach(cases);
+      request.repro_suffix = a->recorded.repro_suffix(cases);
+      return run_and_report(a->impl, cases, request, a->out, a->paths);
     };
   });
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "cli/recorded.h"
 #include "cli/verbs.h"
 #include "conformance/runner.h"
 #include "conformance/targets.h"
@@ -78,17 +79,20 @@ int describe(const case_spec& c, const output& out) {
 void add_describe(CLI::App& app, invocation& chosen) {
   struct arguments {
     std::string case_name;
+    recorded_option recorded;
     output out;
   };
   auto a = std::make_shared<arguments>();
   CLI::App* verb = app.add_subcommand("describe", "Show everything that a case name stands for");
   verb->add_option("CASE", a->case_name, "Name of the case")->required();
+  a->recorded.declare(*verb);
   a->out.declare(*verb);
   verb->callback([a, &chosen] {
     chosen.run = [a] {
-      const case_spec c = parse_case(a->case_name);
+      std::vector<case_spec> cases = {parse_case(a->case_name)};
       a->out.open();
-      return describe(c, a->out);
+      a->recorded.attach(cases);
+      return describe(cases[0], a->out);
     };
   });
 }

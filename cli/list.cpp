@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "cli/recorded.h"
 #include "cli/selection.h"
 #include "cli/verbs.h"
 #include "conformance/cost.h"
@@ -19,10 +20,12 @@ namespace {
 
 using nlohmann::json;
 
-int list_cases(const selection_options& which, const output& out) {
-  const case_list list = load_list(which.level());
+int list_cases(const selection_options& which, const recorded_option& recorded, const output& out) {
+  case_list list = load_list(which.level());
+  recorded.extend(list);
   const selection wanted = which.resolve();
-  const auto cases = choose(list, wanted);
+  auto cases = choose(list, wanted);
+  recorded.attach(cases);
   const auto line = [](std::string_view name, const auto& oracle, const auto& implementation, std::string_view rest) {
     return fmt::format("{:<72} {:>9} {:>14}{}\n", name, oracle, implementation, rest);
   };
@@ -89,6 +92,7 @@ int list_vocabulary(const output& out) {
     std::string variants;
     for (const auto v : f.variants)
       if (!v.empty()) variants += (variants.empty() ? "" : ", ") + std::string(v);
+    if (f.variants.empty()) variants = "NAME";
     text += fmt::format("  {:<10} {}{}\n", f.name, f.what, variants.empty() ? "" : " [" + variants + "]");
     kinds[std::string(f.name)] = f.what;
   }
@@ -103,6 +107,7 @@ void add_list(CLI::App& app, invocation& chosen) {
   struct arguments {
     std::string what = "cases";
     selection_options which;
+    recorded_option recorded;
     output out;
   };
   auto a = std::make_shared<arguments>();
@@ -110,11 +115,12 @@ void add_list(CLI::App& app, invocation& chosen) {
       app.add_subcommand("list", "List cases with their cost, implementations, or the words of case names");
   verb->add_option("WHAT", a->what, "cases, implementations or vocabulary")->capture_default_str();
   a->which.declare(*verb);
+  a->recorded.declare(*verb);
   a->out.declare(*verb);
   verb->callback([a, &chosen] {
     chosen.run = [a] {
       a->out.open();
-      if (a->what == "cases") return list_cases(a->which, a->out);
+      if (a->what == "cases") return list_cases(a->which, a->recorded, a->out);
       if (a->what == "implementations") return list_implementations(a->out);
       if (a->what == "vocabulary") return list_vocabulary(a->out);
       bad_input("WHAT", a->what, "nothing of that name to list", "cases, implementations or vocabulary");

@@ -27,6 +27,7 @@ struct run_request {
   std::vector<withdrawn_case> withdrawn;  // of the level
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
+  std::string repro_suffix;  // what a reproducing command needs besides the implementation's options
   bool show_detail = false;  // every check of every case, not only the failing ones
 };
 

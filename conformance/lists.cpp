@@ -107,6 +107,14 @@ case_list expand_list(std::string_view name, std::string_view text, std::string 
   return list;
 }
 
+void add_cases(case_list& list, std::string_view source, std::string_view text) {
+  const auto more = expand_list(source, text, [](std::string_view) { return std::string(); });
+  for (const auto& each : more.names)
+    if (std::ranges::find(list.names, each) == list.names.end()) list.names.push_back(each);
+  list.every_shard.insert(more.every_shard.begin(), more.every_shard.end());
+  list.sha256 = hash_of(list.names);
+}
+
 std::vector<withdrawn_case> read_withdrawn(std::string_view text) {
   std::vector<withdrawn_case> all;
   for_each_line(text, [&](int number, std::string_view line) {

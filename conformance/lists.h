@@ -32,6 +32,9 @@ case_list load_list(std::string_view level);
 // `resolve` gives the text of an included list. Throws usage_error naming list and line.
 case_list expand_list(std::string_view name, std::string_view text, std::string (*resolve)(std::string_view));
 
+// Adds the cases of another text in the same form, without includes, to a list. usage_error naming `source` and line.
+void add_cases(case_list& list, std::string_view source, std::string_view text);
+
 // Lines `NAME  REASON`: a case that turned out to be wrong, and what is wrong with it. Throws usage_error naming the line.
 std::vector<withdrawn_case> read_withdrawn(std::string_view text);
 

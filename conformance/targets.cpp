@@ -2,6 +2,7 @@
 #include "conformance/targets.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -82,7 +83,21 @@ std::vector<perturbation> kv_scale_targets(const case_spec& c, bool two_pages) {
   return t;
 }
 
+// Families whose scores or values are extreme; of them no other fault is asked that random shows.
+std::optional<std::vector<perturbation>> extreme_targets(const case_spec& c, const opportunities& can) {
+  if (c.family == "cancel" || c.family == "offset") return {{drop_heavy_key}};
+  if (c.family == "hot_flat") return {{scores_16bit, drop_heavy_key}};
+  if (c.family == "hot_peaked") {
+    if (c.variant == "s43" || c.shape.hkv == 1) return {{drop_heavy_key}};
+    return {{drop_heavy_key, neighbour_head_v}};
+  }
+  if (c.family != "ramp") return std::nullopt;
+  if (c.variant == "rising" && can.two_blocks && c.shape.topk > 1) return {{rescale_forgotten, drop_heavy_key}};
+  return {{drop_heavy_key}};
+}
+
 std::vector<perturbation> attend_targets(const case_spec& c, const opportunities& can) {
+  if (const auto extreme = extreme_targets(c, can)) return *extreme;
   std::vector<perturbation> t;
   const bool chooses = can.sparse && c.shape.topk > 1;
   if (c.family == "carry") return {accumulate_16bit};
@@ -110,6 +125,7 @@ std::vector<perturbation> attend_targets(const case_spec& c, const opportunities
 // Nothing is selected, so nothing can be exchanged for what is not. Long rows drown a block as well: there the codes name
 // blocks and keys, and random values show what is wrong as a whole.
 std::vector<perturbation> dense_targets(const case_spec& c, const opportunities& can) {
+  if (const auto extreme = extreme_targets(c, can)) return *extreme;
   std::vector<perturbation> t;
   if (c.family == "carry") return {accumulate_16bit};
   if (c.family == "key_code") return {drop_key, double_key};
@@ -132,7 +148,7 @@ std::vector<perturbation> msa_targets(const case_spec& c, const opportunities& c
   if (!can.sparse || !free_slots) return t;
   t.push_back(drop_last_choice);
   if (c.shape.hi > 1) t.push_back(neighbour_head_q);
-  if (c.shape.local_blocks > 0 && c.family != "random") t.push_back(forget_local);
+  if (c.shape.local_blocks > 0 && plants_selection(c)) t.push_back(forget_local);
   return t;
 }
 
@@ -168,8 +184,11 @@ std::vector<perturbation> select_targets(const case_spec& c, const opportunities
 std::vector<perturbation> score_targets(const case_spec& c, const opportunities& can) {
   if (c.family == "special") return {c.variant == "nan" ? nan_wins : sentinel_collides};
   std::vector<perturbation> t = {drop_best_key};
-  if (c.shape.hi > 1) t.push_back(neighbour_head_q);
-  if (c.family == "negative") t.push_back(relu_scores);
+  // Equal maxima are equal for every head.
+  const bool alike = c.family == "ramp" && c.variant == "equal";
+  if (c.shape.hi > 1 && !alike) t.push_back(neighbour_head_q);
+  if (c.family == "negative" || (c.family == "hot_flat" && c.variant.starts_with('n'))) t.push_back(relu_scores);
+  if (c.family == "hot_flat") t.push_back(accumulate_16bit);
   if (c.options.fp8 != scale_form::none) t.push_back(scale_left_out);
   if (c.family != "random") return t;
   if (c.options.fp8 != scale_form::none && c.shape.hi > 1) t.push_back(scale_of_next_head);
@@ -188,7 +207,8 @@ std::vector<perturbation> index_targets(const case_spec& c, const opportunities&
   if (!free_slots) return {c.shape.local_blocks > 0 ? forget_local : drop_last_choice};
   std::vector<perturbation> t;
   if (c.family == "special") t.push_back(c.variant == "nan" ? nan_wins : sentinel_collides);
-  if (c.family == "negative") t.push_back(relu_scores);
+  if (c.family == "negative" || (c.family == "hot_flat" && c.variant.starts_with('n'))) t.push_back(relu_scores);
+  if (c.family == "ramp" || c.family == "hot_flat") t.push_back(drop_last_choice);
   if (c.family == "index_code" && c.variant != "ties") t.push_back(drop_best_key);
   if (c.family == "random") {
     t.push_back(drop_last_choice);

@@ -269,7 +269,10 @@ class reader {
       if (!any && std::find(f.operators.begin(), f.operators.end(), case_.operation) == f.operators.end())
         fail(fmt::format("family {} is not for operator {}", wanted, msabench::name(case_.operation)),
              "see `msabench list`");
-      if (std::find(f.variants.begin(), f.variants.end(), variant) == f.variants.end()) {
+      if (f.variants.empty() && (variant.empty() || variant.find('.') != std::string_view::npos))
+        fail(fmt::format("family {} has no file '{}'", wanted, variant),
+             "recorded.NAME of letters, digits and _ for DIR/NAME.safetensors");
+      if (!f.variants.empty() && std::find(f.variants.begin(), f.variants.end(), variant) == f.variants.end()) {
         std::string known;
         for (const auto v : f.variants) known += (known.empty() ? "" : ", ") + (v.empty() ? "(none)" : std::string(v));
         fail(fmt::format("family {} has no variant '{}'", wanted, variant), "one of " + known);
@@ -344,6 +347,7 @@ class reader {
     const op o = case_.operation;
     if (o != op::score && o != op::index && o != op::attend && o != op::dense && o != op::msa)
       fail(fmt::format("operator {} has no scaled operands", msabench::name(o)), "leave fp8 out");
+    if (case_.family == "recorded") fail("a recording has no scales", "leave fp8 out");
     if (case_.family == "special" && case_.variant == "inf")
       fail("e4m3 has no infinity", "variant nan, or leave fp8 out");
   }

@@ -66,6 +66,12 @@ struct case_options {
   bool operator==(const case_options&) const = default;
 };
 
+// Family recorded: the file of which the values are. Found where the case is about to run (inputs/recorded.h).
+struct recorded_file {
+  std::string path, sha256;
+  bool operator==(const recorded_file&) const = default;
+};
+
 struct case_spec {
   op operation = op::attend;
   shape_spec shape;
@@ -75,6 +81,7 @@ struct case_spec {
   std::string family, variant;  // variant empty: the family's default
   case_options options;
   std::uint64_t seed = 0;
+  recorded_file recorded;
   bool operator==(const case_spec&) const = default;
 };
 
@@ -116,7 +123,7 @@ struct family_info {
   std::string_view name;
   std::string_view what;
   std::vector<op> operators;
-  std::vector<std::string_view> variants;  // the first is the default; empty string: none needed
+  std::vector<std::string_view> variants;  // the first is the default; empty string: none needed; none: names of files
 };
 std::span<const family_info> families();
 

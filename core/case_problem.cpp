@@ -142,7 +142,7 @@ problem make_problem(const case_spec& c) {
   return p;
 }
 
-bool plants_selection(const case_spec& c) { return c.operation == op::msa && c.family != "random"; }
+bool plants_selection(const case_spec& c) { return c.operation == op::msa && c.family != "random" && c.family != "recorded"; }
 
 std::int64_t planted_directions(std::int64_t di) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(di)));
@@ -166,6 +166,7 @@ nlohmann::json definition(const case_spec& c) {
                         {"rep", c.options.rep},
                         {"fp8", c.options.fp8 != scale_form::none}};
   if (!grids.empty()) out["grids"] = grids;
+  if (!c.recorded.sha256.empty()) out["recorded_sha256"] = c.recorded.sha256;
   return out;
 }
 

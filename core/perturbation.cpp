@@ -23,6 +23,8 @@ constexpr std::array entries = {
     entry{perturbation::neighbour_head_v, "neighbour_head_v"},
     entry{perturbation::swap_table_entries, "swap_table_entries"},
     entry{perturbation::accumulate_16bit, "accumulate_16bit"},
+    entry{perturbation::scores_16bit, "scores_16bit"},
+    entry{perturbation::rescale_forgotten, "rescale_forgotten"},
     entry{perturbation::drop_last_choice, "drop_last_choice"},
     entry{perturbation::forget_local, "forget_local"},
     entry{perturbation::forced_extra, "forced_extra"},

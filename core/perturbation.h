@@ -21,6 +21,8 @@ enum class perturbation {
   neighbour_head_v,    // V of the next KV head
   swap_table_entries,  // two block-table entries exchanged
   accumulate_16bit,    // outputs accumulated in bf16
+  scores_16bit,        // scores kept in 16 bits
+  rescale_forgotten,   // block by block, what was summed up before not rescaled when the maximum rises
   // select
   drop_last_choice,   // the k-th choice replaced by the next best
   forget_local,       // a forced local block not forced

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
+#include "inputs/recorded.h"
 #include "inputs/shuffle.h"
 
 namespace msabench {
@@ -35,13 +37,16 @@ selection::selection(const case_spec& c, const problem& p, const batch& rows, bo
   counts_.assign(cells, 0);
   const bool random = c.family == "random";
   const bool shared64 = random && c.variant == "shared64", realistic = random && c.variant == "realistic";
+  std::optional<recorded_tensor> recorded;
+  if (c.family == "recorded" && c.operation == op::attend) recorded.emplace(open_recording(c), slot::ids);
   // Last rows first: where rows share, the earlier ones of a sequence follow its last.
   for (std::int64_t row = rows.total_q(); row-- > 0;) {
     const batch_row& at = rows.rows()[static_cast<std::size_t>(row)];
     const bool follows = shared && row + 1 < rows.first_row(at.sequence + 1);
     for (std::int64_t h = 0; h < heads_; ++h) {
       const std::int64_t leader = shared64 ? last_of_neighbours(row) : row;
-      auto chosen = follows        ? choose_like(last_blocks(at.sequence, h), row)
+      auto chosen = recorded       ? recorded_ids(*recorded, p, row, h)
+                    : follows      ? choose_like(last_blocks(at.sequence, h), row)
                     : leader > row ? choose_like(blocks(leader, h), row)
                     : realistic    ? choose_realistic(row, h)
                                    : choose(row, h);

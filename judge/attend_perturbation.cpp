@@ -196,6 +196,34 @@ std::optional<perturbed_row> perturbable_row::short_accumulation() const {
   return p;
 }
 
+std::optional<perturbed_row> perturbable_row::short_scores() const {
+  if (keys_.empty()) return std::nullopt;
+  const dtype narrow = in_.p.q == fp16 ? fp16 : bf16;
+  double m = -std::numeric_limits<double>::infinity();
+  for (const auto& k : keys_) m = std::max(m, round_to(k.score, narrow));
+  contribution c = none();
+  for (const auto& k : keys_) add_key(c, k.key, std::exp(round_to(k.score, narrow) - m));
+  for (auto& v : c.values) v /= c.weight;
+  return perturbed_row{std::move(c.values), m + std::log(c.weight)};
+}
+
+std::optional<perturbed_row> perturbable_row::forgotten_rescale() const {
+  double m = -std::numeric_limits<double>::infinity();
+  bool risen = false;
+  contribution c = none();
+  for (std::size_t first = 0, end = 0; first < keys_.size(); first = end) {
+    double highest = m;
+    for (end = first; end < keys_.size() && keys_[end].block == keys_[first].block; ++end)
+      highest = std::max(highest, keys_[end].score);
+    risen |= first > 0 && highest > m;
+    m = highest;
+    for (std::size_t i = first; i < end; ++i) add_key(c, keys_[i].key, std::exp(keys_[i].score - m));
+  }
+  if (!risen) return std::nullopt;
+  for (auto& v : c.values) v /= c.weight;
+  return perturbed_row{std::move(c.values), m + std::log(c.weight)};
+}
+
 // The oracle itself on other scales: they are of all keys, so that nothing of the right answer stays.
 std::optional<perturbed_row> perturbable_row::other_scales(perturbation fault) const {
   const problem& p = in_.p;
@@ -252,6 +280,10 @@ std::optional<perturbed_row> perturbable_row::apply(perturbation fault) const {
       return swapped_pages();
     case perturbation::accumulate_16bit:
       return short_accumulation();
+    case perturbation::scores_16bit:
+      return short_scores();
+    case perturbation::rescale_forgotten:
+      return forgotten_rescale();
     case perturbation::scale_left_out:
     case perturbation::scale_of_other:
     case perturbation::scale_of_next_head:

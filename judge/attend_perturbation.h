@@ -51,6 +51,8 @@ class perturbable_row {
   std::optional<perturbed_row> neighbour_values() const;
   std::optional<perturbed_row> swapped_pages() const;
   std::optional<perturbed_row> short_accumulation() const;
+  std::optional<perturbed_row> short_scores() const;
+  std::optional<perturbed_row> forgotten_rescale() const;
   std::optional<perturbed_row> other_scales(perturbation fault) const;
   std::optional<perturbed_row> rounded_again() const;
 

@@ -21,6 +21,8 @@ bool is_of_attention(perturbation fault) {
     case perturbation::neighbour_head_v:
     case perturbation::swap_table_entries:
     case perturbation::accumulate_16bit:
+    case perturbation::scores_16bit:
+    case perturbation::rescale_forgotten:
     case perturbation::scale_left_out:
     case perturbation::scale_of_other:
     case perturbation::scale_of_next_head:

@@ -60,6 +60,12 @@ std::unique_ptr<attend_family> make_block_code(const attend_context&);
 std::unique_ptr<attend_family> make_key_code(const attend_context&);
 std::unique_ptr<attend_family> make_carry(const attend_context&);
 std::unique_ptr<attend_family> make_needle(const attend_context&);
+std::unique_ptr<attend_family> make_cancel(const attend_context&);
+std::unique_ptr<attend_family> make_offset(const attend_context&);
+std::unique_ptr<attend_family> make_hot_flat(const attend_context&);
+std::unique_ptr<attend_family> make_hot_peaked(const attend_context&);
+std::unique_ptr<attend_family> make_ramp(const attend_context&);
+std::unique_ptr<attend_family> make_recorded(const attend_context&);
 
 struct attend_family_info {
   std::string_view name;
@@ -93,6 +99,9 @@ std::unique_ptr<index_family> make_random_index(const index_context&);
 std::unique_ptr<index_family> make_index_code(const index_context&);
 std::unique_ptr<index_family> make_negative(const index_context&);
 std::unique_ptr<index_family> make_special(const index_context&);
+std::unique_ptr<index_family> make_hot_index(const index_context&);
+std::unique_ptr<index_family> make_ramp_index(const index_context&);
+std::unique_ptr<index_family> make_recorded_index(const index_context&);
 
 // The index branch that selects what `chosen` says, for every row and head; see plants_selection().
 std::unique_ptr<index_family> make_planted_index(const index_context&, const selection& chosen);

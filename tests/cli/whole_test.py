@@ -77,15 +77,21 @@ class Whole(ProgramTest):
         self.assertEqual(len(parts), len(whole["cases"]) + 1)
 
     def test_outputs_decide_bit_by_bit(self):
-        """Limits and results do not depend on the number of threads that the suite has."""
-        reports = []
-        for threads in ("1", "2", "3"):
-            report = self.report("check", "--impl", "naive", "--filter", "attend/m3.tp4/rag.*", env={"OMP_NUM_THREADS": threads}, code=0)
-            for case in report["cases"]:
-                case.pop("elapsed_s")
-            reports.append(json.dumps([(c["name"], c["checks"], c["detectability"]) for c in report["cases"]], sort_keys=True))
-        self.assertEqual(reports[0], reports[1])
-        self.assertEqual(reports[0], reports[2])
+        """Verdicts, limits and all numbers depend neither on the threads that the suite has nor on the split into shards."""
+        def judged(*arguments, threads):
+            report = self.report("check", "--impl", "naive", "--filter", "*/rag.*", *arguments, env={"OMP_NUM_THREADS": threads}, code=0)
+            return {c["name"]: json.dumps([c["verdict"], c["checks"], c["detectability"], c["rows_checked"]], sort_keys=True)
+                    for c in report["cases"]}
+        whole = judged(threads="1")
+        self.assertGreater(len({name.split("/")[0] for name in whole}), 6)
+        self.assertEqual(whole, judged(threads="2"))
+        self.assertEqual(whole, judged(threads="3"))
+        for count in (2, 5):
+            parts = {}
+            for index in range(count):
+                for name, numbers in judged("--shard", f"{index}/{count}", threads=str(1 + index % 3)).items():
+                    self.assertEqual(parts.setdefault(name, numbers), numbers, name)
+            self.assertEqual(whole, parts, count)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,72 @@ TEST(Random, HasThreeEntropies) {
   }
 }
 
+// The weighted sum of values of channel c, and of their magnitudes.
+std::pair<double, double> output_of(const made_case& m, std::int64_t row, std::int64_t head, std::int64_t channel) {
+  const auto seen = attend_row(m, row, head);
+  double out = 0, size = 0;
+  for (std::size_t i = 0; i < seen.keys.size(); ++i) {
+    const auto place = m.rows()[static_cast<std::size_t>(row)];
+    const double v = m.cache_at(slot::v, place.sequence, seen.keys[i], head / m.p.group(), channel);
+    out += seen.weights[i] * v;
+    size += seen.weights[i] * std::abs(v);
+  }
+  return {out, size};
+}
+
+TEST(Cancel, OutputsVanishBesideTheirTerms) {
+  // Position 2047: every pair is whole.
+  const made_case m("attend/m3.tp4/q1.n2K/bf16.paged/cancel/s0");
+  for (const std::int64_t head : {0, 7, 15}) {
+    const auto [out, size] = output_of(m, 0, head, 3);
+    EXPECT_LT(std::abs(out), 1e-12);
+    EXPECT_GT(size, 0.3);
+  }
+}
+
+TEST(Offset, ValuesHaveAMean) {
+  const made_case m("attend/m3.tp4/q1.n2K/bf16.paged/offset/s0");
+  EXPECT_NEAR(output_of(m, 0, 2, 5).first, 8, 0.5);
+}
+
+// The largest scaled score of (row, head), and the one that all scores have about them.
+TEST(HotFlat, ScoresStandWhereTheNameSays) {
+  for (const auto& [variant, level] : {std::pair{"p30", 30.0}, {"n100", -100.0}, {"p1000", 1000.0}}) {
+    const made_case m(std::string("attend/m3.tp4/q1.n2K/bf16.paged/hot_flat.") + variant + "/s0");
+    std::vector<double> q(static_cast<std::size_t>(m.p.d)), k(q.size());
+    widen(m.view(slot::q).data, m.p.q, 0, m.p.d, q.data());
+    double sum = 0;
+    for (std::int64_t key = 0; key < 2048; ++key) {
+      widen(m.view(slot::k).data, m.p.kv, m.cache_offset(slot::k, 0, key, 0), m.p.d, k.data());
+      double score = 0;
+      for (std::size_t c = 0; c < q.size(); ++c) score += q[c] * k[c];
+      sum += score * m.p.softmax_scale / 2048;
+    }
+    EXPECT_NEAR(sum, level, std::abs(level) / 100 + 0.2) << variant;
+  }
+}
+
+TEST(Ramp, BlocksRiseFallOrAreEqual) {
+  for (const auto& [variant, way] : {std::pair{"rising", 1}, {"falling", -1}, {"equal", 0}}) {
+    const made_case m(std::string("attend/m3.tp4/q1.n2K/bf16.paged/ramp.") + variant + "/s0");
+    const auto seen = attend_row(m, 0, 0);
+    double first = 0, last = 0;
+    for (std::size_t i = 0; i < seen.keys.size(); ++i) {
+      if (seen.keys[i] < 128) first = std::max(first, seen.weights[i]);
+      if (seen.keys[i] >= 1920) last = std::max(last, seen.weights[i]);
+    }
+    if (way == 0) {
+      EXPECT_DOUBLE_EQ(first, last);
+    }
+    if (way > 0) {
+      EXPECT_GT(last, 20 * first);
+    }
+    if (way < 0) {
+      EXPECT_GT(first, 20 * last);
+    }
+  }
+}
+
 class Needle : public testing::TestWithParam<const char*> {};
 
 TEST_P(Needle, CarriesNearlyAllWeight) {
