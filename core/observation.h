@@ -46,6 +46,7 @@ struct violation {
     memory_limit,        // needs memory in run (rule R3)
     struct_overrun,      // wrote past struct_size of an out struct
     beyond_t,            // rows at or past T changed (rule R4)
+    current_device,      // left changed by a call (rule R6)
   };
   kind what;
   std::optional<slot> where;  // empty: workspace or the process

@@ -132,9 +132,7 @@ implementation_ref resolve_implementation(const std::string& name_or_file, std::
     bad_input("--impl", name_or_file, "is no built-in implementation",
               fmt::format("use {} or the path of a plugin (NAME.so)", known_names()));
   require_shared_object(name_or_file, name_or_file);
-  if (asked && asked->type != device_type::cpu)
-    bad_input("--device", text_of(*asked), "this build runs plugins on the CPU only", "use --device cpu");
-  return {name_or_file, fs::canonical(name_or_file).string(), device{}};
+  return {name_or_file, fs::canonical(name_or_file).string(), asked.value_or(device{})};
 }
 
 std::string worker_executable() {

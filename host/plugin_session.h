@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/observation.h"
@@ -53,10 +54,19 @@ class session_events {
   virtual bool launched(std::span<const launch_report> reports) = 0;
 };
 
-// The tensors of a case. `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.
+// Memory that tensors lie in, guard bands included, as the host made it. `contents`: bytes from its start that hold
+// anything; nobody reads or writes the others.
+struct memory_region {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> contents;
+};
+
+// The tensors of a case, and the regions in which they lie (for devices only). `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.
 struct bound_case {
   problem agreed;
   std::vector<bound_tensor> tensors, second_outputs;
+  std::vector<memory_region> regions;
 };
 
 // Address space that calls may take, of the process that asks for it. The in_process executor gives none.

@@ -26,11 +26,12 @@ constexpr std::array<enum_word<outcome>, 7> outcomes = {{{outcome::completed, "c
                                                          {outcome::nonsense, "nonsense"}}};
 
 using kind = violation::kind;
-constexpr std::array<enum_word<kind>, 8> violation_kinds = {{{kind::out_of_bounds, "out_of_bounds"},
+constexpr std::array<enum_word<kind>, 9> violation_kinds = {{{kind::out_of_bounds, "out_of_bounds"},
                                                              {kind::input_modified, "input_modified"},
                                                              {kind::wrote_on_error, "wrote_on_error"},
                                                              {kind::floating_point_mode, "floating_point_mode"},
                                                              {kind::signal_handler, "signal_handler"},
+                                                             {kind::current_device, "current_device"},
                                                              {kind::memory_limit, "memory_limit"},
                                                              {kind::struct_overrun, "struct_overrun"},
                                                              {kind::beyond_t, "beyond_t"}}};
@@ -166,10 +167,12 @@ std::vector<launch_report> decode_launched(const json& in) {
   return reports;
 }
 
-execute_message encode_execute(const input_set& set, const input_set* second, const run_spec& how) {
+execute_message encode_execute(const input_set& set, const input_set* second, const run_spec& how, bool contents) {
   region_list regions;
   json tensors = json::array();
-  const auto add = [&](const buffer& b, int plan) { tensors.push_back(encode_tensor(b, plan, regions.index_of(b))); };
+  const auto add = [&](const buffer& b, int plan) {
+    tensors.push_back(encode_tensor(b, plan, regions.index_of(b, contents)));
+  };
   for (const buffer& b : set.inputs) add(b, 0);
   for (const buffer& b : set.outputs) add(b, 0);
   if (second)
@@ -183,7 +186,8 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
 }
 
 void execute_request::move_elsewhere() {
-  for (mapped_region& r : regions) {
+  for (std::size_t region = 0; region < regions.size(); ++region) {
+    mapped_region& r = regions[region];
     const std::byte* const first = r.memory->data();
     const std::byte* const last = first + r.memory->bytes();
     std::vector<std::byte**> inside;
@@ -194,6 +198,7 @@ void execute_request::move_elsewhere() {
     for (const std::byte* const* data : inside) offsets.push_back(*data - first);
     r.memory->move_elsewhere();
     take_access(r);
+    bound.regions[region].data = r.memory->data();
     for (std::size_t i = 0; i < inside.size(); ++i) *inside[i] = r.memory->data() + offsets[i];
   }
 }
@@ -206,7 +211,13 @@ execute_request decode_execute(message& in) {
   const json& regions = list_of(fields, "regions");
   if (regions.size() != in.fds.size())
     fields.refuse("regions", regions.size(), fmt::format("has {} descriptors beside it", in.fds.size()));
-  for (std::size_t i = 0; i < regions.size(); ++i) r.regions.push_back(map_region(regions[i], in.fds[i]));
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    r.regions.push_back(map_region(regions[i], in.fds[i]));
+    const mapped_region& mapped = r.regions.back();
+    memory_region known{mapped.memory->data(), mapped.memory->bytes(), mapped.filled};
+    known.contents.insert(known.contents.end(), mapped.poisoned.begin(), mapped.poisoned.end());
+    r.bound.regions.push_back(std::move(known));
+  }
   for (const json& element : list_of(fields, "tensors")) {
     decoded_tensor t = decode_tensor(element, r.regions);
     (t.plan == 1 ? r.bound.second_outputs : r.bound.tensors).push_back(std::move(t.tensor));

@@ -51,7 +51,8 @@ struct execute_message {
   nlohmann::json body;
   std::vector<int> fds;
 };
-execute_message encode_execute(const input_set& set, const input_set* second, const run_spec& how);
+// `contents`: with what every region holds, which a device needs.
+execute_message encode_execute(const input_set& set, const input_set* second, const run_spec& how, bool contents);
 
 // The same on the worker's side, memory mapped.
 struct execute_request {

@@ -126,7 +126,8 @@ class worker_executor final : public executor {
     observation seen;
     if (!begin(seen)) return seen;
     launch_recorder recorder(set, how);
-    const protocol::execute_message message = protocol::encode_execute(set, recorder.second(), how);
+    const protocol::execute_message message = 
+        protocol::encode_execute(set, recorder.second(), how, impl_.where.type == device_type::cuda);
     double remaining_s = how.timeout_s;
     if (send(message.body, message.fds, seen, remaining_s)) converse("done", remaining_s, seen, &recorder);
     if (!worker_ && seen.entry == "run") recorder.record_abnormal_end(seen);

@@ -27,6 +27,8 @@ reading read(violation::kind k) {
       return {"R6", fail_kind::contract, "the floating-point mode was left changed"};
     case violation::kind::signal_handler:
       return {"R6", fail_kind::contract, "a signal handler was left changed"};
+    case violation::kind::current_device:
+      return {"R6", fail_kind::contract, "the current device was left changed"};
     case violation::kind::memory_limit:
       return {"R3", fail_kind::contract, "run needs memory of its own"};
     case violation::kind::struct_overrun:

@@ -17,6 +17,7 @@
 #include "core/observation.h"
 #include "host/plugin_session.h"
 #include "host/worker/conversions.h"
+#include "host/worker/device_image.h"
 #include "host/worker/process_state.h"
 #include "msabench/plugin.h"
 
@@ -78,11 +79,13 @@ inline std::string bounded(const char* text, std::size_t max_chars = max_message
 // The arguments of one launch, made anew for each: a plugin that keeps pointers to them is left with stale ones.
 class run_arguments {
  public:
-  run_arguments(const bound_case& c, bool second, device where) {
+  // `image`: where the tensors are on a device; null on a CPU.
+  run_arguments(const bound_case& c, bool second, device where, const device_image* image = nullptr) {
+    const auto add_from = [&](const bound_tensor& t) { add(t, where, image != nullptr ? image->at(t) : t.data); };
     for (const bound_tensor& t : c.tensors)
-      if (!second || t.dir == direction::in) add(t, where);
+      if (!second || t.dir == direction::in) add_from(t);
     if (second)
-      for (const bound_tensor& t : c.second_outputs) add(t, where);
+      for (const bound_tensor& t : c.second_outputs) add_from(t);
     args_ = {sizeof args_, static_cast<std::int32_t>(slots_.size()), slots_.data()};
   }
   run_arguments(const run_arguments&) = delete;
@@ -90,9 +93,9 @@ class run_arguments {
   const msabench_args* get() const { return &args_; }
 
  private:
-  void add(const bound_tensor& t, device where) {
+  void add(const bound_tensor& t, device where, void* data) {
     auto& to = tensors_.at(static_cast<std::size_t>(t.where));
-    to = {t.data,
+    to = {data,
           t.desc.shape.data(),
           t.desc.strides.data(),
           static_cast<std::int32_t>(t.desc.shape.size()),

@@ -106,9 +106,10 @@ class worker final : public session_events {
     const protocol::load_request r = protocol::decode_load(body);
     if (r.implementation != static_cast<int>(sessions_.size()) || r.implementation >= most_implementations)
       throw suite_error("implementation " + std::to_string(r.implementation) + " is not the next one to load");
-    if (r.where.type != device_type::cpu) throw suite_error("this worker has no devices but the CPU");
     threads_ = r.threads;
-    if (!limits_) limits_ = std::make_unique<address_space>(!sanitized, r.threads);
+    // CUDA reserves terabytes of address space.
+    const bool limited = !sanitized && r.where.type == device_type::cpu;
+    if (!limits_) limits_ = std::make_unique<address_space>(limited, r.threads);
     limits_->start();
     std::unique_ptr<plugin_session> loaded;
     try {
@@ -147,7 +148,9 @@ class worker final : public session_events {
       limits_->unlimited();
       running_ = nullptr;
     }
-    if (!limits_->active()) seen.remarks.push_back("no limit on memory: this build has sanitizers");
+    if (!limits_->active())
+      seen.remarks.push_back(sanitized ? "no limit on memory: this build has sanitizers"
+                                       : "no limit on memory: CUDA reserves more address space than any limit leaves");
     send(protocol::encode("done", seen));
   }
 

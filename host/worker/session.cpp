@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,9 @@
 #include "host/plugin_session.h"
 #include "host/worker/calls.h"
 #include "host/worker/conversions.h"
+#include "host/worker/cuda_driver.h"
+#include "host/worker/device_image.h"
+#include "host/worker/device_workspace.h"
 #include "host/worker/process_state.h"
 #include "host/worker/workspace.h"
 #include "msabench/plugin.h"
@@ -96,6 +100,7 @@ class session final : public plugin_session {
     // From here on the library stays: its threads, handlers and exit functions may outlive any use of it.
     const auto get = reinterpret_cast<const msabench_plugin* (*)(const msabench_host*)>(symbol);
     host_ = {sizeof host_, MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR, threads, to_c(where)};
+    if (where.type == device_type::cuda) device_ = cuda_device::open(where.id);
     const call_end end = watched("get", found_, nullptr, [&] {
       table_ = get(&host_);
       return std::int32_t{MSABENCH_OK};
@@ -142,7 +147,12 @@ class session final : public plugin_session {
   class timed_plan;
   struct planned {
     msabench_plan* plan = nullptr;
-    workspace memory;
+    std::unique_ptr<scratch_memory> memory;
+    void* data() const { return memory ? memory->data() : nullptr; }
+    void make_dirty(int launch, std::uint64_t seed) const {
+      if (memory) memory->make_dirty(launch, seed);
+    }
+    std::string damage() const { return memory ? memory->damage() : std::string(); }
   };
 
   observation begin() {
@@ -205,15 +215,21 @@ class session final : public plugin_session {
 
   bool make_plan(const problem& p, planned& to, observation& seen, session_events& events);
   bool make_workspace(planned& to, observation& seen, session_events& events);
-  void move(workspace& memory);
-  bool launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen, session_events& events);
-  void launch_pair(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
+  void move(scratch_memory& memory);
+  // `image`: of the case on the device; null on a CPU.
+  bool launch_each(const bound_case& c, device_image* image, const run_spec& how, planned& on, observation& seen,
                    session_events& events);
+  void launch_pair(const bound_case& c, device_image* image, const run_spec& how, planned& first, planned& second,
+                   observation& seen, session_events& events);
+  bool launch_all(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
+                  session_events& events);
+  void check_current_device(std::vector<violation>& found) const;
   void destroy(planned& p, observation& seen, session_events& events);
 
   device where_;
   memory_limiter* limits_;
-  msabench_host host_{};  // outlives the call: a plugin may keep the pointer
+  std::shared_ptr<cuda_device> device_;  // null on a CPU
+  msabench_host host_{};                 // outlives the call: a plugin may keep the pointer
   const msabench_plugin* table_ = nullptr;
   plugin_identity identity_;
   std::string get_exception_;
@@ -264,35 +280,53 @@ bool session::make_workspace(planned& to, observation& seen, session_events& eve
   const auto physical =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (limits_) limits_->allow_more(workspace::mapped_bytes(bytes.value, alignment.value));
-  if (bytes.value > physical || !to.memory.allocate(bytes.value, alignment.value)) {
+  if (device_)
+    to.memory = std::make_unique<device_workspace>(device_);
+  else
+    to.memory = std::make_unique<workspace>();
+  if ((!device_ && bytes.value > physical) || !to.memory->allocate(bytes.value, alignment.value)) {
     seen.result = outcome::error_status;
     seen.status = MSABENCH_NO_RESOURCES;
-    seen.message = fmt::format("workspace of {} bytes: this machine has {}", bytes.value, physical);
+    seen.message = device_ ? fmt::format("workspace of {} bytes: the device has not so much left", bytes.value)
+                           : fmt::format("workspace of {} bytes: this machine has {}", bytes.value, physical);
     return false;
   }
   return true;
 }
 
 // Rule R1: a pointer to the workspace that was kept from an earlier launch leads nowhere.
-void session::move(workspace& memory) {
+void session::move(scratch_memory& memory) {
   if (limits_) limits_->allow_more(memory.move_bytes());
   if (!memory.move_elsewhere())
     throw environment_error({"workspace", fmt::format("{} bytes", memory.move_bytes()), "there is no memory to move it",
                              "take a smaller case, or a machine with more memory"});
 }
 
-bool session::launch_each(const bound_case& c, const run_spec& how, planned& on, observation& seen,
+// Rule R6: a plugin that works on another device goes back to the one it was called on.
+void session::check_current_device(std::vector<violation>& found) const {
+  if (!device_ || device_->is_current()) return;
+  found.push_back({violation::kind::current_device, std::nullopt, "run", "another CUDA context is current"});
+  device_->make_current();
+}
+
+bool session::launch_each(const bound_case& c, device_image* image, const run_spec& how, planned& on, observation& seen,
                           session_events& events) {
+  const device_stream stream(device_);
   for (std::int32_t i = 0; i < how.launches; ++i) {
-    const run_arguments args(c, false, where_);
-    on.memory.make_dirty(i, how.poison_seed);
+    if (image != nullptr) image->upload();
+    const run_arguments args(c, false, where_, image);
+    on.make_dirty(i, how.poison_seed);
     launch_report report{i, 0, 0, {}};
     events.entering("run");
     // Rule R3: what the first launch may still set up, a later one finds ready.
     memory_limiter* frozen = how.limit_memory && i > (how.rehearse ? 1 : 0) ? limits_ : nullptr;
     const call_end end = watched("run", report.violations, frozen,
-                                 [&] { return table_->run(on.plan, args.get(), on.memory.data(), nullptr); });
-    if (const std::string where = on.memory.damage(); !where.empty())
+                                 [&] { return table_->run(on.plan, args.get(), on.data(), stream.get()); });
+    // What it has enqueued is part of this launch, however run ended.
+    check_current_device(report.violations);
+    stream.wait();
+    if (image != nullptr) image->download();
+    if (const std::string where = on.damage(); !where.empty())
       report.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
     report.status = end.status;
     const bool ok = finish(seen, "run", end);
@@ -301,13 +335,15 @@ bool session::launch_each(const bound_case& c, const run_spec& how, planned& on,
       return false;
     }
     if (!events.launched({&report, 1}) || !ok) return false;
-    if (i == 0 && how.launches > 1) move(on.memory);
+    if (i > 0 || how.launches == 1) continue;
+    if (on.memory) move(*on.memory);
+    if (image != nullptr) image->move_elsewhere();
   }
   return true;
 }
 
-void session::launch_pair(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
-                          session_events& events) {
+void session::launch_pair(const bound_case& c, device_image* image, const run_spec& how, planned& first,
+                          planned& second, observation& seen, session_events& events) {
   // Enough rounds that the two really overlap, each started together.
   constexpr int rounds = 4;
   std::array<planned*, 2> plans = {&first, &second};
@@ -320,15 +356,18 @@ void session::launch_pair(const bound_case& c, const run_spec& how, planned& fir
   events.entering("run");
   const auto launch = [&](std::size_t which) {
     reports[which] = {how.launches + static_cast<std::int32_t>(which), static_cast<std::int32_t>(which), 0, {}};
-    const run_arguments args(c, which == 1, where_);
     const floating_point_mode mode;
+    if (device_) device_->make_current();
+    const device_stream stream(device_);
+    const run_arguments args(c, which == 1, where_, image);
     for (int round = 0; round < rounds; ++round) {
-      plans[which]->memory.make_dirty(reports[which].index, how.poison_seed);
+      plans[which]->make_dirty(reports[which].index, how.poison_seed);
       arrived.fetch_add(1);
       while (arrived.load() < 2 * (round + 1) && !failed.load()) std::this_thread::yield();
       if (failed.load()) return;
       ends[which] =
-          catching([&] { return table_->run(plans[which]->plan, args.get(), plans[which]->memory.data(), nullptr); });
+          catching([&] { return table_->run(plans[which]->plan, args.get(), plans[which]->data(), stream.get()); });
+      stream.wait();
       reports[which].status = ends[which].status;
       if (const std::string what = mode.restore(); !what.empty() && reports[which].violations.empty())
         reports[which].violations.push_back({violation::kind::floating_point_mode, std::nullopt, "run", what});
@@ -337,12 +376,25 @@ void session::launch_pair(const bound_case& c, const run_spec& how, planned& fir
         failed.store(true);
       }
     }
-    if (const std::string where = plans[which]->memory.damage(); !where.empty())
+    if (const std::string where = plans[which]->damage(); !where.empty())
       reports[which].violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
   };
-  std::thread other(launch, std::size_t{1});
-  launch(0);
+  std::array<std::optional<cuda_failure>, 2> lost;
+  const auto launch_or_tell = [&](std::size_t which) {
+    try {
+      launch(which);
+    } catch (const cuda_failure& f) {
+      lost[which] = f;
+      failed.store(true);
+    }
+  };
+  if (image != nullptr) image->upload();
+  std::thread other(launch_or_tell, std::size_t{1});
+  launch_or_tell(0);
   other.join();
+  for (const auto& failure : lost)
+    if (failure) throw cuda_failure{*failure};
+  if (image != nullptr) image->download();
   before.restore("run", reports[0].violations);
   const std::size_t worse = ends[1].threw || ends[1].status != MSABENCH_OK ? 1 : 0;
   if (!finish(seen, "run", ends[worse], texts[worse])) seen.message += " (while two plans ran at the same time)";
@@ -361,17 +413,34 @@ void session::destroy(planned& p, observation& seen, session_events& events) {
   if (end.threw && seen.result == outcome::completed) finish(seen, "destroy", end);
 }
 
+bool session::launch_all(const bound_case& c, const run_spec& how, planned& first, planned& second, observation& seen,
+                         session_events& events) {
+  if (!make_plan(c.agreed, first, seen, events) || !make_workspace(first, seen, events)) return false;
+  std::optional<device_image> image;
+  if (device_) image.emplace(device_, c);
+  device_image* const on_device = image ? &*image : nullptr;
+  if (!launch_each(c, on_device, how, first, seen, events)) return false;
+  if (!how.second_plan || !make_plan(c.agreed, second, seen, events) || !make_workspace(second, seen, events))
+    return false;
+  launch_pair(c, on_device, how, first, second, seen, events);
+  return true;
+}
+
 observation session::execute(const bound_case& c, const run_spec& how, session_events& events) {
   if (const std::string not_done = unsupported_run_spec(how); !not_done.empty()) throw suite_error(not_done);
   observation seen = begin();
   if (seen.result != outcome::completed) return seen;
   planned first, second;
-  if (make_plan(c.agreed, first, seen, events) && make_workspace(first, seen, events) &&
-      launch_each(c, how, first, seen, events) && how.second_plan && make_plan(c.agreed, second, seen, events) &&
-      make_workspace(second, seen, events))
-    launch_pair(c, how, first, second, seen, events);
-  // After an exception the plans are in no state that destroy could be held to.
-  if (seen.result == outcome::crashed) return seen;
+  try {
+    launch_all(c, how, first, second, seen, events);
+  } catch (const cuda_failure& f) {
+    // Whatever failed (a copy, a wait), nothing that the device holds can be relied on.
+    seen.result = outcome::device_lost;
+    seen.entry = "run";
+    seen.message = f.text;
+  }
+  // After an exception the plans are in no state that destroy could be held to, and a lost device answers nothing.
+  if (seen.result == outcome::crashed || seen.result == outcome::device_lost) return seen;
   destroy(second, seen, events);
   destroy(first, seen, events);
   return seen;
@@ -379,7 +448,7 @@ observation session::execute(const bound_case& c, const run_spec& how, session_e
 
 class session::timed_plan final : public prepared_plan {
  public:
-  timed_plan(session& of, planned p) : of_(of), planned_(std::move(p)) { planned_.memory.make_dirty(0, 0); }
+  timed_plan(session& of, planned p) : of_(of), planned_(std::move(p)) { planned_.make_dirty(0, 0); }
 
   ~timed_plan() override {
     catching([&] {
@@ -396,7 +465,7 @@ class session::timed_plan final : public prepared_plan {
 
   std::optional<double> launch(std::size_t tensors, observation& seen) override {
     const msabench_args* args = bound_.at(tensors)->args.get();
-    void* const workspace = planned_.memory.data();
+    void* const workspace = planned_.data();
     const auto start = std::chrono::steady_clock::now();
     const call_end end = catching([&] { return of_.table_->run(planned_.plan, args, workspace, nullptr); });
     const auto stop = std::chrono::steady_clock::now();
@@ -407,7 +476,7 @@ class session::timed_plan final : public prepared_plan {
 
   void inspect(observation& seen) override {
     before_.restore("run", seen.violations);
-    if (const std::string where = planned_.memory.damage(); !where.empty())
+    if (const std::string where = planned_.damage(); !where.empty())
       seen.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
   }
 

@@ -101,7 +101,7 @@ class timed_loop {
     for (const auto& t : wanted.tensors)
       if (t.region >= 0) sets = sets_[static_cast<std::size_t>(t.region)];
     for (std::int64_t set = 0; s.plan && set < sets; ++set) {
-      bound_case c{wanted.agreed, {}, {}};
+      bound_case c{wanted.agreed, {}, {}, {}};
       for (const auto& t : wanted.tensors) {
         c.tensors.push_back(t.tensor);
         if (t.region < 0) continue;

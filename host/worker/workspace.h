@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scratch memory of one plan on the CPU: dirty before every launch, with bands on both sides that show what was
-// written outside and pages without access beyond them.
+// The scratch memory of one plan: dirty before every launch, with bands on both sides that show what was written outside.
+// On the CPU there are pages without access beyond them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,24 @@
 
 namespace msabench {
 
-class workspace {
+class scratch_memory {
+ public:
+  virtual ~scratch_memory() = default;
+  // alignment is a power of two; the address is a multiple of it and of nothing larger, so that a plugin that needs
+  // more than it says is seen. False: there is not so much memory. Of no bytes until then.
+  virtual bool allocate(std::uint64_t bytes, std::uint32_t alignment) = 0;
+  // The same size at another address; nothing else comes to lie at the old one until this ends. False: no memory.
+  virtual bool move_elsewhere() = 0;
+  // That move_elsewhere() takes before it gives the old ones back.
+  virtual std::uint64_t move_bytes() const = 0;
+  virtual void* data() const = 0;  // null for 0 bytes
+  // Fills it with the poison of this launch, and the bands.
+  virtual void make_dirty(int launch, std::uint64_t seed) = 0;
+  // Empty, or where the bands were written: "workspace, 12 bytes past its end".
+  virtual std::string damage() const = 0;
+};
+
+class workspace final : public scratch_memory {
  public:
   static constexpr std::uint64_t band_bytes = 4096;
   // Address space that allocate() maps for so many bytes.
@@ -19,23 +36,15 @@ class workspace {
   workspace() = default;  // of no bytes
   workspace(workspace&& other) noexcept;
   workspace& operator=(workspace&& other) noexcept;
-  ~workspace();
+  ~workspace() override;
 
-  // alignment is a power of two; the address is a multiple of it and of nothing larger, so that a plugin that needs
-  // more than it says is seen. False: the system has not so much memory.
-  bool allocate(std::uint64_t bytes, std::uint32_t alignment);
-
-  // The same size at another address; the old one stays reserved, without access and without memory, until this ends.
-  // False: the system has not so much memory.
-  bool move_elsewhere();
-  // Address space that move_elsewhere() maps before it gives the old one back.
-  std::uint64_t move_bytes() const { return mapping_bytes_; }
-
-  void* data() const { return data_; }  // null for 0 bytes
-  // Fills it with the poison of this launch, and the bands.
-  void make_dirty(int launch, std::uint64_t seed);
-  // Empty, or where the bands were written: "workspace, 12 bytes past its end".
-  std::string damage() const;
+  bool allocate(std::uint64_t bytes, std::uint32_t alignment) override;
+  // The old one stays reserved, without access and without memory.
+  bool move_elsewhere() override;
+  std::uint64_t move_bytes() const override { return mapping_bytes_; }  // of address space
+  void* data() const override { return data_; }
+  void make_dirty(int launch, std::uint64_t seed) override;
+  std::string damage() const override;
 
  private:
   std::byte* mapping_ = nullptr;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -124,10 +125,41 @@ TEST(protocol, observations_survive_the_way) {
   EXPECT_EQ(back.answered->delivers, seen.answered->delivers);
 }
 
+// What a device's image is made of: all that the host wrote, and no memory that nobody uses.
+TEST(protocol, contents_of_regions_are_told_where_a_device_needs_them) {
+  const case_spec c = parse_case(host_test::attend_name);
+  const input_set set = make_inputs(c, make_problem(c));
+  const auto regions_of = [&](bool contents) {
+    const protocol::execute_message sent = protocol::encode_execute(set, nullptr, {}, contents);
+    message m;
+    m.body = sent.body;
+    for (const int fd : sent.fds) m.fds.emplace_back(::dup(fd));
+    protocol::execute_request r = protocol::decode_execute(m);
+    r.move_elsewhere();
+    for (std::size_t i = 0; i < r.regions.size(); ++i) {
+      EXPECT_EQ(r.bound.regions[i].data, r.regions[i].memory->data()) << "regions move with their memory";
+      EXPECT_EQ(r.bound.regions[i].bytes, r.regions[i].memory->bytes());
+    }
+    return r.bound.regions;
+  };
+  std::uint64_t told = 0, written = 0;
+  for (const memory_region& r : regions_of(false)) EXPECT_TRUE(r.contents.empty());
+  for (const memory_region& r : regions_of(true))
+    for (const auto& [begin, end] : r.contents) told += end - begin;
+  std::set<const shared_region*> seen;
+  for (const buffer& b : set.inputs) {
+    if (!b.region || !seen.insert(b.region.get()).second) continue;
+    for (const extent& e : b.contents)
+      if (e.holds == extent::kind::filled || e.holds == extent::kind::poisoned) written += e.end - e.begin;
+  }
+  for (const buffer& b : set.outputs) written += b.region ? b.region->bytes() : 0;
+  EXPECT_EQ(told, written);
+}
+
 TEST(protocol, tensors_outside_their_region_are_refused) {
   const case_spec c = parse_case(host_test::attend_name);
   const input_set set = make_inputs(c, make_problem(c));
-  const protocol::execute_message sent = protocol::encode_execute(set, nullptr, {});
+  const protocol::execute_message sent = protocol::encode_execute(set, nullptr, {}, false);
   const auto decode = [&](const std::function<void(nlohmann::json&)>& spoil) {
     message m;
     m.body = sent.body;

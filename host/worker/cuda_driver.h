@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few functions of NVIDIA's driver that the worker needs to own device memory and streams. The driver library is
+// opened when a plugin is loaded for a CUDA device, so nothing links CUDA, and a build without its toolkit has this too.
+// Plugins that use the CUDA runtime share the device's primary context with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace msabench {
+
+using device_address = std::uint64_t;
+
+// A call into the driver that failed. `lost`: the context is of no use any more (a kernel trapped, the device fell off).
+struct cuda_failure {
+  std::string text;  // "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
+  bool lost = false, out_of_memory = false;
+};
+
+// The primary context of one device, current on the thread that opens it. All functions throw cuda_failure.
+class cuda_device {
+ public:
+  // Throws environment_error if this machine has no driver or no such device.
+  static std::shared_ptr<cuda_device> open(int number);
+  ~cuda_device();
+  cuda_device(const cuda_device&) = delete;
+
+  // On every further thread that calls anything here.
+  void make_current() const;
+  // Whether it still is: no call of a plugin may change that (rule R6).
+  bool is_current() const;
+
+  // 256-byte aligned at the least.
+  device_address allocate(std::uint64_t bytes) const;
+  void release(device_address at) const noexcept;
+  void upload(device_address to, const void* from, std::uint64_t bytes) const;
+  void download(void* to, device_address from, std::uint64_t bytes) const;
+  void fill(device_address to, std::uint8_t value, std::uint64_t bytes) const;
+
+  void* make_stream() const;
+  void destroy_stream(void* stream) const noexcept;
+  // Waits for all work of the stream, and tells what became of it.
+  void wait(void* stream) const;
+
+ private:
+  struct functions;
+  cuda_device() = default;
+  void check(int code, const char* call) const;
+
+  std::unique_ptr<functions> call_;
+  int device_ = 0;
+  void* context_ = nullptr;
+};
+
+// A stream of its own; none without a device.
+class device_stream {
+ public:
+  explicit device_stream(std::shared_ptr<cuda_device> device)
+      : device_(std::move(device)), stream_(device_ ? device_->make_stream() : nullptr) {}
+  ~device_stream() {
+    if (device_) device_->destroy_stream(stream_);
+  }
+  device_stream(const device_stream&) = delete;
+
+  void* get() const { return stream_; }
+  void wait() const {
+    if (device_) device_->wait(stream_);
+  }
+
+ private:
+  std::shared_ptr<cuda_device> device_;
+  void* stream_;
+};
+
+}  // namespace msabench

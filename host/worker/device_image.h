@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a case on a CUDA device. The host fills, poisons and checks regions of its own memory, whoever runs the
+// launch; here each region has an image of the same size in device memory, guard bands and all, that is uploaded before
+// a launch and downloaded after it. So whatever a kernel wrote (outputs, bands, inputs) is seen where it is seen for a
+// CPU plugin.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "host/plugin_session.h"
+#include "host/worker/cuda_driver.h"
+
+namespace msabench {
+
+// Not for two threads. Throws environment_error where the device has not the memory, cuda_failure for all else.
+class device_image {
+ public:
+  // `c` must outlive it; its regions may move in host memory.
+  device_image(std::shared_ptr<cuda_device> device, const bound_case& c);
+  ~device_image();
+  device_image(const device_image&) = delete;
+
+  // What the host holds: ranges with contents; the rest of the image is NaN in every type.
+  void upload();
+  // Back into the host's regions, the same ranges.
+  void download();
+  // Of the first element; null for an empty tensor.
+  void* at(const bound_tensor& t) const;
+  // To other addresses, for rule R1; what was there before is filled with NaN and stays allocated until this ends.
+  void move_elsewhere();
+
+ private:
+  std::shared_ptr<cuda_device> device_;
+  const bound_case& case_;
+  std::vector<device_address> images_;  // of case_.regions
+  std::vector<device_address> left_;
+};
+
+}  // namespace msabench

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins for CUDA devices, as far as a machine without a GPU can tell."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import unittest
+
+from program import QUICK, SOURCE, ProgramTest, plugin, run
+
+PLANT = SOURCE / "tests" / "plugins" / "cuda" / "plant.py"
+EXAMPLE = SOURCE / "examples" / "plugin" / "cuda" / "attend.cu"
+
+
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+class Device(ProgramTest):
+    @unittest.skipIf(has_driver(), "this machine has an NVIDIA driver")
+    def test_without_a_driver_the_environment_is_refused(self):
+        done = run("repro", QUICK, "--impl", plugin("emits_no_lse"), "--device", "cuda:1")
+        self.assertEqual(done.code, 4, done.err)
+        self.assertIn("--device cuda:1: this machine has no NVIDIA driver", done.err)
+        self.assertIn("choose --device cpu", done.err)
+
+    def test_speed_is_not_measured_there(self):
+        done = run("perf", "--impl", plugin("emits_no_lse"), "--device", "cuda")
+        self.assertEqual(done.code, 64)
+        self.assertIn("--device cuda: speed is measured on the CPU only", done.err)
+
+
+class Example(ProgramTest):
+    def faults(self):
+        listed = subprocess.run([sys.executable, PLANT, "--list"], text=True, capture_output=True, check=True)
+        return listed.stdout.split()
+
+    def test_every_fault_fits_and_changes_something(self):
+        self.assertGreaterEqual(len(self.faults()), 7)
+        for fault in self.faults():
+            target = self.folder / f"{fault}.cu"
+            subprocess.run([sys.executable, PLANT, fault, EXAMPLE, target], check=True)
+            self.assertNotEqual(target.read_text(), EXAMPLE.read_text(), fault)
+
+    def test_a_fault_that_does_not_fit_is_told(self):
+        other = self.folder / "other.cu"
+        other.write_text("nothing of the example")
+        done = subprocess.run([sys.executable, PLANT, "race", other, self.folder / "target.cu"], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("race: its place is 0 times in", done.stderr)
+
+    @unittest.skipUnless(shutil.which("nvcc"), "nvcc is not here")
+    def test_compiles(self):
+        done = subprocess.run(["nvcc", "-std=c++17", "-arch=sm_90a", "-c", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I", SOURCE / "include", EXAMPLE,
+                               "-o", self.folder / "attend.o"], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants one fault each into the CUDA example plugin, for the device's conformance run.
+
+usage: plant.py FAULT SOURCE TARGET    writes TARGET, SOURCE with the fault
+       plant.py --list                 names the faults
+Each fault is one replacement that must fit SOURCE exactly once.
+"""
+import pathlib
+import sys
+
+FAULTS = {
+    # Weights of the next block are written while slower threads still read those of this one.
+    "race": ("    __syncthreads();  // before weights are written again\n", ""),
+    # The last keys of a block that ends inside a row's view are left out.
+    "missed_tail": (
+        "min(std::int64_t{c.block}, pos + 1 - first)",
+        "min(std::int64_t{c.block}, pos + 1 - first) / 8 * 8",
+    ),
+    # The first two tokens of every page take each other's place.
+    "page_offset": (
+        "j % c.page_size * token_stride;",
+        "((j % c.page_size) < 2 && c.page_size > 1 ? 1 - j % c.page_size : j % c.page_size) * token_stride;",
+    ),
+    # Page times stride in 32 bits.
+    "page_32_bits": ("return page * page_stride", "return static_cast<std::int32_t>(page * page_stride)"),
+    # The log-sum-exp of rows past the first thread block's is not written.
+    "unwritten_lse": ("c.lse != nullptr && threadIdx.x == 0", "c.lse != nullptr && threadIdx.x == 0 && row == 0"),
+    # A result for the row past the last one.
+    "beyond_t": ("if (row >= c.starts[c.batch]) return;", "if (row > c.starts[c.batch]) return;"),
+    # -1 is taken as a block id: reads before the cache.
+    "empty_slot": ("ids[slot] < 0 ? 0 :", "ids[slot] < -1 ? 0 :"),
+}
+
+
+def main(arguments):
+    if arguments == ["--list"]:
+        print("\n".join(FAULTS))
+        return 0
+    if len(arguments) != 3 or arguments[0] not in FAULTS:
+        print(__doc__, file=sys.stderr)
+        return 64
+    old, new = FAULTS[arguments[0]]
+    text = pathlib.Path(arguments[1]).read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        print(f"plant.py: {arguments[0]}: its place is {text.count(old)} times in {arguments[1]}; mend the fault", file=sys.stderr)
+        return 1
+    pathlib.Path(arguments[2]).write_text(text.replace(old, new), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
