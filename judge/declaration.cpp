@@ -32,8 +32,10 @@ dtype stored_output(const problem& p, const numerics& n) {
   return roundoff(n.out_store) < roundoff(p.out) ? p.out : n.out_store;
 }
 
+// With the exponents of single precision nothing but subnormals is lost, and a device may flush those to zero.
 double lost_to_underflow(dtype t, bool truncates) {
-  if (!known(t) || t == bf16) return 0;
+  if (!known(t)) return 0;
+  if (t == bf16 || t == tf32 || at_least_fp32(t)) return 0x1p-126;
   return smallest_subnormal(t) * (truncates ? 1.0 : 0.5);
 }
 

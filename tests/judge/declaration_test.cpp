@@ -33,12 +33,29 @@ TEST(declaration, defaults_are_the_documented_ones) {
   EXPECT_EQ(r.u_m_out, 0x1p-23);
   EXPECT_EQ(r.c_e, 0x1p-22);
   EXPECT_EQ(r.c_l, 0x1p-22);
-  EXPECT_EQ(r.omega_o, 0);
+  EXPECT_EQ(r.omega_o, 0x1p-126);
   EXPECT_EQ(r.kappa_s, 130);
   EXPECT_EQ(r.kappa_o(2048), 2048);
   EXPECT_EQ(r.kappa_l(2048), 128 + 16);
   EXPECT_EQ(r.kappa_l(5), 5);
   EXPECT_EQ(r.kappa_l(1), 1);
+}
+
+// A correctly rounded subnormal is off by more than u_o of it, and a device may flush it.
+TEST(declaration, results_below_the_normal_range_are_within_their_allowance) {
+  for (const dtype t : {bf16, fp16, fp32}) {
+    const auto r = resolve(attend_problem(t, t), honest_numerics(t));
+    bool off_by_more_than_roundoff = false;
+    for (const double steps : {0.3, 0.5, 1.4, 2.5, 77.3}) {
+      const double x = steps * smallest_subnormal(t), rounded = std::nearbyint(steps) * smallest_subnormal(t);
+      EXPECT_LE(std::abs(rounded - x), r.u_o * x + r.omega_o) << steps;
+      off_by_more_than_roundoff |= std::abs(rounded - x) > r.u_o * x;
+      if (t != fp16) {
+        EXPECT_LE(x, r.omega_o) << "flushed";
+      }
+    }
+    EXPECT_TRUE(off_by_more_than_roundoff);
+  }
 }
 
 TEST(declaration, truncation_counts_double_and_widening_is_exact) {
