@@ -23,7 +23,7 @@ using nlohmann::json;
 int list_cases(const selection_options& which, const recorded_option& recorded, const output& out) {
   case_list list = load_list(which.level());
   recorded.extend(list);
-  const selection wanted = which.resolve();
+  const case_selection wanted = which.resolve();
   auto cases = choose(list, wanted);
   recorded.attach(cases);
   const auto line = [](std::string_view name, const auto& oracle, const auto& implementation, std::string_view rest) {

@@ -25,8 +25,8 @@ void selection_options::declare(CLI::App& verb) {
       ->capture_default_str();
 }
 
-selection selection_options::resolve() const {
-  selection wanted;
+case_selection selection_options::resolve() const {
+  case_selection wanted;
   const auto known = levels();
   if (std::find(known.begin(), known.end(), level_) == known.end())
     bad_input("--level", level_, "unknown level", fmt::format("one of {}", fmt::join(known, ", ")));

@@ -13,7 +13,7 @@ namespace msabench {
 class selection_options {
  public:
   void declare(CLI::App& verb);
-  selection resolve() const;  // throws usage_error
+  case_selection resolve() const;  // throws usage_error
   const std::string& level() const { return level_; }
 
  private:

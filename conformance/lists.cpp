@@ -83,14 +83,14 @@ std::string hash_of(const std::vector<std::string>& names) {
 }
 
 // Whether a selection wants the case, whatever the shard.
-bool wants(const selection& wanted, const std::string& full_name) {
+bool wants(const case_selection& wanted, const std::string& full_name) {
   const auto& ops = wanted.operators;
   const std::string operation = full_name.substr(0, full_name.find('/'));
   return (ops.empty() || std::ranges::find(ops, operation) != ops.end()) &&
          (wanted.filter.empty() || glob_matches(wanted.filter, full_name));
 }
 
-std::string with_seed(const std::string& name, const selection& wanted) {
+std::string with_seed(const std::string& name, const case_selection& wanted) {
   return fmt::format("{}/s{}", name, wanted.seed);
 }
 
@@ -184,7 +184,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-std::vector<case_spec> choose(const case_list& list, const selection& wanted) {
+std::vector<case_spec> choose(const case_list& list, const case_selection& wanted) {
   std::vector<case_spec> cases, chosen;
   std::vector<double> work;  // of those that are split
   std::vector<bool> everywhere;
@@ -203,7 +203,7 @@ std::vector<case_spec> choose(const case_list& list, const selection& wanted) {
   return chosen;
 }
 
-std::vector<withdrawn_case> withdrawn_of(const case_list& list, const selection& wanted) {
+std::vector<withdrawn_case> withdrawn_of(const case_list& list, const case_selection& wanted) {
   std::vector<withdrawn_case> chosen;
   for (const auto& each : list.withdrawn)
     if (wants(wanted, with_seed(each.name, wanted))) chosen.push_back(each);

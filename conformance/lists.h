@@ -47,7 +47,7 @@ void withdraw(case_list& list, const std::vector<withdrawn_case>& cases);
 constexpr std::uint64_t most_shards = 1000000;
 
 // What a run takes out of a list.
-struct selection {
+struct case_selection {
   std::vector<std::string> operators;  // empty: all
   std::string filter;                  // glob over the whole name, `*` also matches `/`; empty: all
   std::uint64_t seed = 0;
@@ -55,10 +55,10 @@ struct selection {
 };
 
 // In the order of the list. Shards are of about equal cost; each case is in one of them, but for those that every shard runs.
-std::vector<case_spec> choose(const case_list& list, const selection& wanted);
+std::vector<case_spec> choose(const case_list& list, const case_selection& wanted);
 
 // What the selection would have chosen, had it not been withdrawn: the same for every shard.
-std::vector<withdrawn_case> withdrawn_of(const case_list& list, const selection& wanted);
+std::vector<withdrawn_case> withdrawn_of(const case_list& list, const case_selection& wanted);
 
 bool glob_matches(std::string_view pattern, std::string_view text);
 

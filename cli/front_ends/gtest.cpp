@@ -74,8 +74,8 @@ void conformance_case::judge() {
     session_->on = make_worker_executor(session_->setup.impl, session_->setup.how);
     session_->naive = make_naive_beside(session_->setup.impl, session_->setup.how);
   }
-  const case_record record = run_case(*session_->on, case_,
-                                      {session_->setup.timeout_s, session_->setup.repro_suffix, session_->naive.get()});
+  const case_record record =
+      run_case(*session_->on, case_, {session_->setup.timeout_s, session_->setup.repro_suffix, session_->naive.get()});
   if (interrupted()) GTEST_FAIL() << "not verified: interrupted";  // the verdict is that of our own signal
   session_->run.cases.push_back(record);
   RecordProperty("verdict", std::string(name(record.decided)));
@@ -105,7 +105,7 @@ void add_tests(session* of, const std::vector<case_spec>& cases) {
 }
 
 // GoogleTest would deal its tests out one by one, whatever they cost and whichever each shard has to run.
-void take_shard_of_environment(selection& wanted) {
+void take_shard_of_environment(case_selection& wanted) {
   constexpr const char* count_variable = "GTEST_TOTAL_SHARDS";
   constexpr const char* index_variable = "GTEST_SHARD_INDEX";
   const char* const count = std::getenv(count_variable);
@@ -131,7 +131,7 @@ int run(int argc, char** argv) {
   const bool asks_help = argc > 1 && std::string_view(argv[1]) == "--help";
   if (argc > 1 && !asks_help) bad_input("argument", argv[1], "unknown", "see msabench_gtest --help");
   const bool only_lists = GTEST_FLAG_GET(list_tests) || asks_help;
-  selection wanted;
+  case_selection wanted;
   wanted.seed = seed_from_environment();
   if (!only_lists) take_shard_of_environment(wanted);
   const case_list list = load_list(level_from_environment());

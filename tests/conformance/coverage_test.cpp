@@ -124,7 +124,7 @@ features required_of(op o) {
 TEST(core_list, has_what_each_operator_is_to_be_judged_on) {
   const auto core = load_list("core");
   for (const op o : {op::qk_norm_rope, op::score, op::select, op::index, op::attend, op::dense, op::msa, op::combine}) {
-    selection wanted;
+    case_selection wanted;
     wanted.operators = {std::string(name(o))};
     features has;
     for (const auto& c : choose(core, wanted)) has.merge(features_of(c));

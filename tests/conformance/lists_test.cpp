@@ -81,7 +81,7 @@ TEST(withdrawn, leaves_the_list_and_is_told) {
   EXPECT_FALSE(list.every_shard.contains(wrong));
   EXPECT_NE(list.sha256, before.sha256);
   for (const auto& c : choose(list, {})) EXPECT_NE(name_without_seed(c), wrong);
-  selection wanted;
+  case_selection wanted;
   wanted.shard_count = 3;  // told in every shard
   EXPECT_EQ(withdrawn_of(list, wanted), (std::vector<withdrawn_case>{{wrong, "wrong"}}));
   wanted.operators = {"attend"};
@@ -117,7 +117,7 @@ TEST(choose, shards_make_the_list) {
     std::map<std::string, std::int64_t> times;
     double most = 0, all = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      selection part;
+      case_selection part;
       part.shard_index = i;
       part.shard_count = count;
       double work = 0;
@@ -149,7 +149,7 @@ TEST(choose, each_shard_has_a_sensitive_case_of_each_operator) {
     for (const auto& c : choose(load_list(level), {})) all.insert(c.operation);
     EXPECT_EQ(marked, all) << level;
   }
-  selection last;
+  case_selection last;
   last.shard_count = 1000;  // more than there are cases
   last.shard_index = 999;
   EXPECT_EQ(choose(load_list("core"), last).size(), load_list("core").every_shard.size());
@@ -163,7 +163,7 @@ TEST(assign_shards, goes_by_work_and_place_alone) {
 }
 
 TEST(choose, filters_by_operator_glob_and_seed) {
-  selection wanted;
+  case_selection wanted;
   wanted.operators = {"select"};
   wanted.filter = "*tie17*";
   wanted.seed = 7;
