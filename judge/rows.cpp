@@ -12,6 +12,15 @@ namespace msabench {
 
 namespace {
 
+// The last row of every sequence, which sees most.
+std::vector<std::int64_t> last_rows(const case_spec& c) {
+  std::vector<std::int64_t> rows;
+  std::int64_t end = 0;
+  for (const auto& s : sequences(c))
+    if (end += s.q_len; s.q_len > 0) rows.push_back(end - 1);
+  return rows;
+}
+
 // Rows that faults like: borders of sequences and of blocks.
 std::vector<std::int64_t> border_rows(const case_spec& c) {
   std::vector<std::int64_t> ends, borders;
@@ -54,9 +63,12 @@ std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view out
   const auto room = [&](std::int64_t limit) {
     return static_cast<std::int64_t>(chosen.size()) < std::min(limit, total);
   };
-  for (const auto row : border_rows(c))
-    if (room((affordable - drawn) / 2)) chosen.insert(row);
   const std::int64_t spread = affordable - drawn;
+  chosen.insert(0);
+  for (const auto row : last_rows(c))
+    if (room(spread)) chosen.insert(row);
+  for (const auto row : border_rows(c))
+    if (room(spread / 2)) chosen.insert(row);
   for (std::int64_t i = 0; i < spread && room(spread); ++i)
     chosen.insert(i * (total - 1) / std::max<std::int64_t>(1, spread - 1));
   const stream after_the_run(std::string(name_without_seed(c)) + std::string(outputs_sha256), "rows", c.seed);
