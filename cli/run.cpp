@@ -82,7 +82,8 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
 
   install_interrupt_handler();
   const auto naive = impl.make_naive();
-  const runner_options options{impl.timeout_s(), impl.repro_suffix() + request.repro_suffix, naive.get()};
+  const runner_options options{
+      impl.timeout_s(), impl.repro_suffix() + request.repro_suffix, naive.get(), {}, request.inspect};
   const progress_line line(out);
   try {
     run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/implementation.h"
 #include "cli/output.h"
+#include "conformance/runner.h"
 #include "core/case.h"
 #include "core/record.h"
 
@@ -28,6 +30,7 @@ struct run_request {
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
   std::string repro_suffix;  // what a reproducing command needs besides the implementation's options
+  std::function<void(const judged_case&)> inspect = {};  // as in runner_options
   bool show_detail = false;  // every check of every case, not only the failing ones
 };
 

@@ -10,14 +10,26 @@
 #include "core/case.h"
 #include "core/record.h"
 #include "host/executor.h"
+#include "inputs/input_set.h"
+#include "judge/judge.h"
 
 namespace msabench {
+
+// A case that has run, with everything that its verdict is made of.
+struct judged_case {
+  const case_spec& definition;
+  const profile& delivers;
+  const input_set& inputs;
+  const observation& seen;
+  const judge::expectation* expected;  // null where no outputs were judged
+};
 
 struct runner_options {
   std::optional<double> timeout_s;  // per case; empty: from the work model
   std::string repro_suffix;         // what follows the case name in the reproducing command, e.g. " --impl naive"
   executor* naive = nullptr;        // whose errors are compared with (K6n); null: not compared
   std::string left_out = {};        // a check that judging does without (judge/left_out.h), "K0" to "K5"; empty: none
+  std::function<void(const judged_case&)> inspect = {};  // called after each case that ran; empty: nobody looks
 };
 
 // Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.

@@ -2,8 +2,11 @@
 // Reading inputs and outputs of `attend` in the contract's own terms, and the ratio of a row's errors to its limits.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "core/dtype.h"
+#include "judge/answers.h"
 #include "judge/attend_expectation.h"
 #include "judge/limits.h"
 
@@ -104,5 +107,20 @@ void attend_outputs::out(std::int64_t row, std::int64_t head, std::vector<double
 }
 
 double attend_outputs::lse(std::int64_t row, std::int64_t head) const { return lse_->at(row, head); }
+
+void attend_expectation::answer(answers& into, const launch& outputs) const {
+  const attend_outputs got(what_, outputs);
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& row : want_) {
+    for (std::size_t c = 0; c < row.out.size(); ++c) {
+      double limit = gauge_.judges_k1(row) ? gauge_.k1_limit(row, c) : none;
+      if (row.n == 0) limit = 0;
+      if (gauge_.judges_k3() && row.n > 0) limit = std::fmin(limit, gauge_.k3_limit(row, c));
+      into.set(slot::out, std::vector{row.row, row.head, static_cast<std::int64_t>(c)}, row.out[c], limit);
+    }
+    if (got.has_lse())
+      into.set(slot::lse, std::vector{row.row, row.head}, row.lse, row.n == 0 ? 0 : gauge_.k2_limit(row));
+  }
+}
 
 }  // namespace msabench::judge

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "judge/answers.h"
 #include "judge/combine_expectation.h"
 #include "judge/detectability.h"
 #include "judge/element_check.h"
@@ -156,6 +157,16 @@ detectability combine_expectation::measure() const {
     }
     return strongest;
   });
+}
+
+void combine_expectation::answer(answers& into, const launch&) const {
+  for (const auto& row : want_) {
+    const bool empty = row.partials == 0;
+    for (std::size_t c = 0; c < row.out.size(); ++c)
+      into.set(slot::out, std::vector{row.row, row.head, static_cast<std::int64_t>(c)}, row.out[c],
+               empty ? 0 : limit_of_combined(r_, row, c).total);
+    into.set(slot::lse, std::vector{row.row, row.head}, row.lse, empty ? 0 : limit_of_combined_lse(r_, row).total);
+  }
 }
 
 }  // namespace msabench::judge

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "judge/answers.h"
 #include "judge/cure.h"
 #include "judge/ids_check.h"
 #include "judge/index_expectation.h"
@@ -179,6 +180,15 @@ std::vector<check_result> index_expectation::check(const launch& outputs, int la
   check_result written = check.written(launch_index, poison_seed);
   if (written.passed && lse != nullptr) written = check_lse_written(*lse, launch_index, poison_seed);
   return {written, check.choice(rows_, rules_, scored), check_lse(lse, ids)};
+}
+
+void index_expectation::answer(answers& into, const launch& outputs) const {
+  for (std::size_t at = 0; at < rows_.size(); ++at)
+    for (std::int64_t head = 0; head < what_.agreed.hkv; ++head) into.set_ids(rows_[at], head, own_choice(at, head));
+  if (lse_of(what_, outputs) == nullptr) return;
+  for (const auto& row : reference::index_lse(in_, ids_of(what_, outputs), rows_, score_error_of(r_)))
+    into.set(slot::lse_idx, std::vector{row.row, row.head}, row.lse,
+             row.n == 0 ? 0 : limit_of_lse(r_, gauges_of(row)).total);
 }
 
 }  // namespace msabench::judge

@@ -43,6 +43,8 @@ std::vector<std::string> broken_declarations(const problem& p, const numerics& n
 // Names the suite gives to a legal unusual declaration, e.g. "score16", "tf32"; printed in reports.
 std::vector<std::string> named_declarations(const problem& p, const numerics& n);
 
+class answers;
+
 // The oracle's answer and gauges for some rows, computed once per case and used for every launch.
 class expectation {
  public:
@@ -52,6 +54,9 @@ class expectation {
   virtual std::vector<check_result> check(const launch& outputs, int launch_index, std::uint64_t poison_seed) const = 0;
   virtual detectability measure() const = 0;
   virtual std::int64_t rows_checked() const = 0;
+  // What K1, K2 and K3 hold the elements of a launch's outputs to, on the checked rows; of ids what the oracle's own
+  // scores select, which need not be the only right choice.
+  virtual void answer(answers& into, const launch& outputs) const = 0;
 };
 
 // Computes the oracle on `rows` (ascending, unique, below T). Throws suite_error for an operator without an oracle.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "judge/answers.h"
 #include "judge/detectability.h"
 #include "judge/ids_check.h"
 #include "judge/msa_expectation.h"
@@ -146,6 +147,14 @@ detectability msa_expectation::measure() const {
   if (!all.judged || selection.value < all.value) all = selection;
   all.by_fault = std::move(by_fault);
   return all;
+}
+
+void msa_expectation::answer(answers& into, const launch& outputs) const {
+  index_.answer(into, outputs);
+  if (what_.delivers.out_id_order == id_order::none)
+    attention_on(own_ids(), rows_)->judged->answer(into, outputs);
+  else
+    attention_on_returned(ids_of(what_, outputs)).answer(into, outputs);
 }
 
 }  // namespace msabench::judge

@@ -22,6 +22,7 @@ class msa_expectation final : public expectation {
   // Without ids K5 is not observed; outputs are judged on the rows whose selection the scores leave no choice in.
   std::vector<check_result> check(const launch& outputs, int launch_index, std::uint64_t poison_seed) const override;
   detectability measure() const override;
+  void answer(answers& into, const launch& outputs) const override;
   std::int64_t rows_checked() const override { return static_cast<std::int64_t>(rows_.size()); }
 
  private:

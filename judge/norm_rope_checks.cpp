@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "judge/answers.h"
 #include "judge/detectability.h"
 #include "judge/element_check.h"
 #include "judge/norm_rope_expectation.h"
@@ -150,6 +151,17 @@ detectability norm_rope_expectation::measure() const {
     }
     return strongest;
   });
+}
+
+void norm_rope_expectation::answer(answers& into, const launch& outputs) const {
+  for (const auto& row : want_) {
+    auto index = index_of(output(outputs, row.output), row.row, row.head);
+    index.push_back(0);
+    for (std::size_t c = 0; c < row.y.size(); ++c) {
+      index.back() = static_cast<std::int64_t>(c);
+      into.set(row.output, index, row.y[c], limit_of_rotated(r_, what_.delivers, row, c).total);
+    }
+  }
 }
 
 }  // namespace msabench::judge

@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "judge/answers.h"
 #include "judge/detectability.h"
 #include "judge/limits.h"
 #include "judge/score_expectation.h"
@@ -188,6 +189,18 @@ detectability score_expectation::measure() const {
       }
     return strongest.ratio > 0 ? strongest : of_lone_keys;
   });
+}
+
+void score_expectation::answer(answers& into, const launch& outputs) const {
+  const tensor_view& scores = scores_of(outputs);
+  for (const auto& row : want_) {
+    const auto visible = std::ssize(row.value);
+    for (std::int64_t block = 0; block < visible; ++block) {
+      if (!has_value(block, visible)) continue;
+      const judged_score s = judge(row, block, scores.at(row.head, row.row, block));
+      into.set(slot::scores, std::vector{row.head, row.row, block}, s.want, s.limit());
+    }
+  }
 }
 
 }  // namespace msabench::judge

@@ -31,6 +31,7 @@ class score_expectation final : public expectation {
 
   std::vector<check_result> check(const launch& outputs, int launch_index, std::uint64_t poison_seed) const override;
   detectability measure() const override;
+  void answer(answers& into, const launch& outputs) const override;
   std::int64_t rows_checked() const override { return static_cast<std::int64_t>(rows_.size()); }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/dtype.h"
 #include "core/error.h"
+#include "judge/answers.h"
 #include "judge/detectability.h"
 #include "judge/ids_check.h"
 #include "judge/select_expectation.h"
@@ -78,6 +79,17 @@ detectability select_expectation::measure() const {
     }
     return strongest;
   });
+}
+
+void select_expectation::answer(answers& into, const launch&) const {
+  std::vector<double> scores;
+  for (const std::int64_t row : rows_)
+    for (std::int64_t head = 0; head < what_.agreed.hkv; ++head) {
+      scores_of(row, head, scores);
+      into.set_ids(
+          row, head,
+          reference::select_row(scores, std::ssize(scores), rules_.topk, rules_.local_blocks, rules_.init_blocks));
+    }
 }
 
 }  // namespace msabench::judge
