@@ -48,6 +48,9 @@ void take_decision(case_record& record, const judge::decision& d) {
 
 // What the executor says about the process, for cases that never produced outputs to check.
 void judge_without_outputs(case_record& record, const judge::subject& what, const observation& seen) {
+  if (what.definition.options.pool_pages != 0 && seen.result == outcome::crashed && seen.entry == "run")
+    record.remarks.push_back(
+        "the pages lie far out: one whose number is cut to 16 bits, or its offset to 32, leads where nothing is mapped");
   record.checks = judge::check_violations(what, seen);
   take_decision(record, judge::decide(what, seen, record.checks, record.sees));
 }
@@ -108,6 +111,7 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   record.unobserved.insert(record.unobserved.end(), promises.unobserved.begin(), promises.unobserved.end());
   if (record.rows_total == 0) record.remarks.push_back("no query tokens: only that nothing is touched was checked");
   take_decision(record, judge::without(judge::decide(what, seen, record.checks, record.sees), options.left_out));
+  if (options.inspect) options.inspect({c, what.delivers, set, seen, expected.get()});
 }
 
 void run_into(case_record& record, executor& on, const case_spec& c, const runner_options& options) {
@@ -143,14 +147,18 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
   name_modified_inputs(seen, c, set);
   record.remarks.insert(record.remarks.end(), seen.remarks.begin(), seen.remarks.end());
   record.captured_output += seen.captured_output;
-  if (seen.result != outcome::completed) return judge_without_outputs(record, what, seen);
+  const auto judge_no_outputs = [&](const observation& ended) {
+    judge_without_outputs(record, what, ended);
+    if (options.inspect) options.inspect({c, what.delivers, set, ended, nullptr});
+  };
+  if (seen.result != outcome::completed) return judge_no_outputs(seen);
   // What an implementation wrote into an input would be judged as if it had been asked for.
   for (const auto& v : seen.violations)
     if (v.what == violation::kind::input_modified && !judge::belongs_to("K0", options.left_out))
-      return judge_without_outputs(record, what, seen);
+      return judge_no_outputs(seen);
   const promise_findings promises = hold_to_promises(on, what, seen, set, how_to_run(c, options));
   if (promises.ended) {
-    judge_without_outputs(record, what, promises.ended->seen);
+    judge_no_outputs(promises.ended->seen);
     record.reason = fmt::format("{}: {}", promises.ended->during, record.reason);
     return;
   }
@@ -170,7 +178,10 @@ double time_limit_s(const case_spec& c) {
 }
 
 double memory_bytes(const case_spec& c) {
-  const problem p = make_problem(c);
+  // Of a large pool hardly more than the used pages is filled.
+  case_spec usual = c;
+  usual.options.pool_pages = 0;
+  const problem p = make_problem(usual);
   // Outputs lie in shared memory and are copied after each launch unless equal to an earlier one; a right kernel has one copy.
   constexpr double output_copies = 2;
   double total = 0;

@@ -16,6 +16,7 @@ namespace msabench {
 namespace {
 
 constexpr std::int32_t max_heads = 1024, max_dim = 1024, max_block = 4096, max_topk = 4096;
+constexpr std::int64_t max_pool_pages = std::int64_t{1} << 20, most_pool_tokens = std::int64_t{1} << 30;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -300,6 +301,9 @@ class reader {
     if (text.starts_with("page")) {
       o.page_size = static_cast<std::int32_t>(plain_number(text.substr(4), 65536));
       if (o.page_size >= 1) return;
+    } else if (text.starts_with("pool")) {
+      o.pool_pages = parse_size("case pool", text.substr(4));
+      if (o.pool_pages <= max_pool_pages) return;
     } else if (text.starts_with("split")) {
       o.splits = static_cast<std::int32_t>(plain_number(text.substr(5), 4096));
       if (o.splits >= 1) return;
@@ -315,7 +319,8 @@ class reader {
         return;
     }
     fail(fmt::format("unknown option '{}'", text),
-         "pageN, scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, fp8tensor, lenient, short or part16");
+         "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, fp8tensor, lenient, short or "
+         "part16");
   }
 
   void read_seed(std::string_view text) {
@@ -337,9 +342,25 @@ class reader {
     if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
     if (o.part16 && (operation != op::combine || case_.type == fp32))
       fail("option part16 is for operator combine on 16-bit types", "leave it out");
+    check_pool();
     check_fp8();
     check_rope();
     if (o.softmax_scale != 0 && operation == op::select) fail("option scale has no meaning for select", "leave it out");
+  }
+
+  void check_pool() const {
+    if (case_.options.pool_pages == 0) return;
+    if (case_.layout == page_layout::contiguous)
+      fail("option pool needs a paged layout", "leave it out or use .paged or .fused");
+    case_spec without = case_;
+    without.options.pool_pages = 0;
+    // Handed over as slots of one token each, a pool has that many pages.
+    if (case_.options.pool_pages * make_problem(case_).page_size > most_pool_tokens)
+      fail("a pool for more than 2^30 tokens", "a smaller one");
+    // The sequences' pages lie in the upper half.
+    if (const std::int64_t used = make_problem(without).pool_pages; case_.options.pool_pages / 2 < used)
+      fail(fmt::format("a pool of {} pages is not twice the {} that the case needs", case_.options.pool_pages, used),
+           fmt::format("a larger one, up to {}", format_size(max_pool_pages)));
   }
 
   void check_fp8() const {
@@ -416,6 +437,7 @@ std::string lengths_name(const lengths_spec& l) {
 std::string options_name(const case_options& o) {
   std::string text;
   if (o.page_size != 0) text += fmt::format("/page{}", o.page_size);
+  if (o.pool_pages != 0) text += "/pool" + format_size(o.pool_pages);
   if (o.softmax_scale != 0) text += "/scale" + format_scale(o.softmax_scale);
   if (o.splits != 0) text += fmt::format("/split{}", o.splits);
   if (o.rope_dims >= 0) text += fmt::format("/rope{}", o.rope_dims);

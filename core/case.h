@@ -51,6 +51,7 @@ enum class scale_form : std::int32_t { none = 0, tensor = 1, token = 2 };
 // Options after the family, in the order in which a name lists them.
 struct case_options {
   std::int32_t page_size = 0;   // page64; 0: the block size
+  std::int64_t pool_pages = 0;  // pool128K: pages of the pool; 0: a few more than are used
   double softmax_scale = 0;     // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
   std::int32_t splits = 0;      // split8; combine: partial results, 0 without it
   std::int32_t rope_dims = -1;  // rope32: rotated dims; -1: half of the smaller of d and di

@@ -109,6 +109,7 @@ problem make_problem(const case_spec& c) {
   }
   // A pool is never exactly full: pages that belong to nobody stand between the others.
   if (p.paged()) p.pool_pages = pages + std::max<std::int64_t>(3, pages / 8);
+  if (c.options.pool_pages != 0) p.pool_pages = c.options.pool_pages;
   if (c.options.slack) {
     // Bounds of the kind that an engine gives when it captures one graph for many batches.
     p.batch += 2;

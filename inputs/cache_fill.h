@@ -17,8 +17,9 @@ namespace msabench {
 //  - its value, if some row of the call both selects and sees the key;
 //  - NaN at and past N_b, in pages of no sequence, and, per KV head, in pages of which no row reads a key. Of a cache
 //  above 64 MiB
-//    only such pages next to one that is read (in the pool or in the table) and the first and the last page; the rest
-//    stays hole;
+//    only such pages next to one that is read (in the pool or in the table), those that one that is read is taken for
+//    when its number or offset is cut to 16 or 32 bits, and the first and the last page; the rest stays hole, under
+//    option pool one without access;
 //  - otherwise (no row reads the key, but its page or the contiguous cache is open to it) a finite value up to 1e4,
 //  which a tile
 //    kernel may multiply by zero.

@@ -4,12 +4,37 @@
 #include <algorithm>
 
 #include "inputs/extent_list.h"
+#include "inputs/truncated_pages.h"
 
 namespace msabench {
 
 namespace {
 
 constexpr std::uint64_t small_cache_bytes = std::uint64_t{64} << 20;
+
+// The whole system pages of holes become unmapped: there a wrong address would read zeros, and zeros may go unseen.
+// Each costs the process that maps it an entry of a table of some ten thousand; beyond that they stay holes.
+std::vector<extent> without_access_to_holes(const std::vector<extent>& all) {
+  constexpr std::uint64_t largest_system_page = 64 << 10;
+  constexpr std::size_t most = 10'000;
+  if (all.size() > most) return all;
+  std::vector<extent> out;
+  const auto add = [&](std::uint64_t begin, std::uint64_t end, extent::kind holds) {
+    if (begin < end) out.push_back({begin, end, holds});
+  };
+  for (const extent& e : all) {
+    const std::uint64_t begin = (e.begin + largest_system_page - 1) / largest_system_page * largest_system_page;
+    const std::uint64_t end = e.end / largest_system_page * largest_system_page;
+    if (e.holds != extent::kind::hole || begin >= end) {
+      out.push_back(e);
+      continue;
+    }
+    add(e.begin, begin, extent::kind::hole);
+    add(begin, end, extent::kind::unmapped);
+    add(end, e.end, extent::kind::hole);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -69,6 +94,9 @@ void cache_tiles::plan_pages() {
         for (const std::int64_t column : {holder.column - 1, holder.column + 1})
           if (column >= 0 && column < pool.columns(holder.sequence))
             at_least_poison(pool.entry(holder.sequence, column), head);
+      if (small_) continue;
+      for (const std::int64_t other : truncated_pages(page, cache_.desc.strides[0], size_bytes(cache_.desc.type)))
+        for (std::int64_t each = 0; each < heads_; ++each) at_least_poison(other, each);
     }
   }
   if (!job_.names_places) return;
@@ -172,7 +200,8 @@ std::vector<extent> cache_tiles::contents(std::uint64_t region_bytes) const {
     list.add(tile.begin, end_of_values, extent::kind::filled);
     list.add(end_of_values, tile.end, extent::kind::poisoned);
   }
-  return list.finish(region_bytes, extent::kind::poisoned);
+  auto all = list.finish(region_bytes, extent::kind::poisoned);
+  return job_.definition.options.pool_pages != 0 ? without_access_to_holes(all) : all;
 }
 
 }  // namespace msabench

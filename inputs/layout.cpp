@@ -24,7 +24,16 @@ std::uint64_t outer_step_bytes(const tensor_desc& desc) {
   return desc.strides.empty() ? 0 : bytes_of(desc, desc.strides.front());
 }
 
-std::uint64_t guard_of(const tensor_desc& desc) { return std::max(smallest_guard, outer_step_bytes(desc)); }
+// One step, or as far as a place is off that a 16-bit index or a 32-bit offset made negative.
+std::uint64_t guard_of(const tensor_desc& desc) {
+  constexpr std::int64_t most_16 = std::int64_t{1} << 15, most_32 = std::int64_t{1} << 31;
+  std::uint64_t guard = std::max(smallest_guard, outer_step_bytes(desc));
+  const std::int64_t span = desc.elements() == 0 ? 0 : desc.span_elements();
+  if (span > 0 && desc.shape.front() > most_16) guard = std::max(guard, most_16 * outer_step_bytes(desc));
+  if (bytes_of(desc, span) > most_32) guard = std::max<std::uint64_t>(guard, most_32);
+  if (span > most_32) guard = std::max(guard, bytes_of(desc, most_32));
+  return guard;
+}
 
 std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape, dtype type, std::int64_t innermost,
                                      bool padded) {

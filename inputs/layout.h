@@ -15,7 +15,7 @@ namespace msabench {
 tensor_desc layout_of(const slot_rule& rule, const problem& p, const extents& e, bool padded);
 
 // Memory for an input: its first element at the very start of the region, so that an index of -1 (a row, a page, a page
-// of all heads) meets the guard below. No region for an empty tensor.
+// of all heads) meets the guard below, and so does any place that a 16-bit index or a 32-bit offset made negative. No region for an empty tensor.
 buffer allocate_input(slot where, const tensor_desc& desc);
 
 // Halves of one region: k first.

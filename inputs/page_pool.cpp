@@ -42,8 +42,9 @@ shared_prefix longest_shareable(const batch& rows, std::int64_t page_size) {
 
 page_pool::page_pool(const case_spec& c, const problem& p, const batch& rows, bool share, slot table) {
   const stream random(name_without_seed(c), name(table), c.seed);
-  std::vector<std::int32_t> order(static_cast<std::size_t>(p.pool_pages));
-  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t first = c.options.pool_pages != 0 ? p.pool_pages / 2 : 0;
+  std::vector<std::int32_t> order(static_cast<std::size_t>(p.pool_pages - first));
+  std::iota(order.begin(), order.end(), static_cast<std::int32_t>(first));
   std::vector<std::uint32_t> words(order.size());
   random.fill_words(words.data(), 0, words.size());
   shuffle(std::span(order), [&](std::int64_t i) { return words[static_cast<std::size_t>(i)]; });

@@ -14,7 +14,8 @@ namespace msabench {
 
 class page_pool {
  public:
-  // A random permutation of the pool. Page 0 belongs to nobody where the pool has a page to spare: it is what a cleared
+  // A random permutation of the pool, under option pool of its upper half: a number or an offset that lost its upper
+  // bits leads into the lower one. Page 0 belongs to nobody where the pool has a page to spare: it is what a cleared
   // table or an index of -1 clamped to 0 points at. `share`: of the two sequences with the longest history one uses the
   // other's pages as far as both hold history (a prefix cache).
   // `table` is the block table that tells of it: each has an order of its own.

@@ -21,6 +21,7 @@ const char* const canonical_names[] = {
     "select/m3/q1.n128K.x16/fp32/select.tie17/s0",
     "attend/pilot/q2047.n2047/bf16.paged/random/slack/s0",
     "msa/m3/q1.n8K/bf16.paged/planted/rep/fp8/s0",
+    "attend/m3/q1.n8K/bf16.fused/needle/page64/pool128K/scale0.05/s0",
     "score/m3/q1.n8K/bf16.paged/special.nan/fp8tensor/s0",
 };
 
@@ -86,6 +87,10 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
       {"attend/m3/q1.n1M/bf16.paged/needle.x/s0", "no variant 'x'"},
       {"attend/m3/q1.n1M/bf16.paged/needle/page128/s0", "default"},
       {"attend/m3/q1.n1M/bf16.contig/needle/page64/s0", "paged layout"},
+      {"attend/m3/q1.n1M/bf16.contig/needle/pool128K/s0", "paged layout"},
+      {"attend/m3/q1.n1M/bf16.paged/needle/pool8K/s0", "twice"},
+      {"attend/m3/q1.n1K/bf16.paged/needle/pool2M/s0", "1M"},
+      {"attend/m3/q1.n1K/bf16.paged/needle/pool131072/s0", "128K"},
       {"attend/m3/q1.n1M/bf16.paged/needle/short/lenient/s0", "contradict"},
       {"attend/m3/q1.n1M/bf16.paged/needle/rep/stride/s0", "write attend/"},
       {"attend/m3/q1.n1M/bf16.paged/needle/bogus/s0", "unknown option"},
