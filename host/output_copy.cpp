@@ -13,11 +13,19 @@
 namespace msabench {
 namespace {
 
-// The axis that counts query tokens; -1 if there is none.
-int row_axis(const input_set& set, slot where) {
-  for (const slot_rule& rule : slots_of(set.agreed.operation))
-    if (rule.where == where && rule.dir == direction::out) return axis_of(rule, set.agreed, "T");
-  return -1;
+// What an implementation writes of an output: so many lines of the axis that counts tokens, of queries or else of keys;
+// everything if there is none (axis -1).
+struct written_part {
+  int axis = -1;
+  std::int64_t lines = 0;
+};
+written_part written_of(const input_set& set, slot where, std::int64_t rows) {
+  for (const slot_rule& rule : slots_of(set.agreed.operation)) {
+    if (rule.where != where || rule.dir != direction::out) continue;
+    if (const int axis = axis_of(rule, set.agreed, "T"); axis >= 0) return {axis, rows};
+    return {axis_of(rule, set.agreed, "N"), set.sizes.n};
+  }
+  return {};
 }
 
 // Calls with (first element's offset, elements) for contiguous runs that together are the tensor's valid rows, in
@@ -60,15 +68,15 @@ void add_violation(observation& into, violation found) {
 void add_output_damage(const input_set& set, const launched_outputs& of, observation& into) {
   for (const buffer& b : set.outputs) {
     if (!b.region) continue;
-    const int axis = row_axis(set, b.where);
-    const damage outside = find_damage(b, of.rows, axis, of.index, of.poison_seed);
+    const auto [axis, lines] = written_of(set, b.where, of.rows);
+    const damage outside = find_damage(b, lines, axis, of.index, of.poison_seed);
     if (outside.band) {
       add_violation(into, {violation::kind::out_of_bounds, b.where, "run",
                            fmt::format("{} was written {}", name(b.where), where_in(outside))});
     } else if (outside.beyond_t) {
       add_violation(into, {violation::kind::beyond_t, b.where, "run",
-                           fmt::format("rows of {} at or past T = {} were written, {}", name(b.where), of.rows,
-                                       where_in(outside))});
+                           fmt::format("rows of {} at or past {} = {} were written, {}", name(b.where),
+                                       lines == of.rows ? "T" : "N", lines, where_in(outside))});
     }
     if (!of.returned_error) continue;
     const damage inside = find_damage(b, 0, std::max(axis, 0), of.index, of.poison_seed);
@@ -85,7 +93,8 @@ launch copy_outputs(const input_set& set, std::int32_t index, std::int32_t plan,
   for (const buffer& b : set.outputs) {
     const auto element = static_cast<std::size_t>(size_bytes(b.desc.type));
     const auto* first = static_cast<const std::byte*>(b.data());
-    for_each_run(b.desc, row_axis(set, b.where), set.sizes.t, [&](std::int64_t at, std::int64_t elements) {
+    const auto [axis, lines] = written_of(set, b.where, set.sizes.t);
+    for_each_run(b.desc, axis, lines, [&](std::int64_t at, std::int64_t elements) {
       hash.update({first + static_cast<std::size_t>(at) * element, static_cast<std::size_t>(elements) * element});
     });
     starts.push_back(total);
