@@ -115,6 +115,43 @@ struct attend_call {
   std::int64_t lse_row_stride, lse_head_stride;
 };
 
+/// Gradients of attention over the blocks of the ids, or over every visible key; contiguous batches.
+struct backward_call {
+  /// [T][Hq][d]
+  struct token_tensor {
+    const char* data;
+    msabench_dtype type;
+    std::int64_t row_stride, head_stride;
+
+    const char* at(std::int64_t row, std::int64_t head) const {
+      return data + (row * row_stride + head * head_stride) * bytes_of(type);
+    }
+  };
+  /// [T][Hq][d] or [N][Hkv][d]
+  struct gradient {
+    char* data;
+    std::int64_t row_stride, head_stride;
+
+    char* at(std::int64_t row, std::int64_t head, msabench_dtype type) const {
+      return data + (row * row_stride + head * head_stride) * bytes_of(type);
+    }
+  };
+  lengths rows;
+  std::int32_t kv_heads, group, d;  ///< Hkv, G
+  std::int32_t block, topk;
+  std::int32_t capacity;    ///< most blocks a row can have
+  std::int64_t max_blocks;  ///< of a sequence
+  float scale;
+  cache keys, values;
+  token_tensor q, out, d_out;
+  const float* lse;  ///< [T][Hq]
+  std::int64_t lse_row_stride, lse_head_stride;
+  const std::int32_t* ids;  ///< [T][Hkv][topk]; nullptr = dense_backward
+  std::int64_t id_row_stride, id_head_stride;
+  msabench_dtype gradient_type;
+  gradient dq, dk, dv;
+};
+
 /// Partial results of disjoint sets of keys, put together.
 struct combine_call {
   std::int64_t parts, rows;  ///< P, T

@@ -46,6 +46,9 @@ msabench_status check_combine(const msabench_problem& problem, const msabench_ar
 /// attend, dense, which has no ids, and the main branch of msa, whose ids are not given.
 msabench_status check_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
+/// attend_backward, and dense_backward, which has no ids.
+msabench_status check_backward(const msabench_problem& problem, const msabench_args* args, backward_call& call);
+
 msabench_status check_msa(const msabench_problem& problem, const msabench_args* args, msa_call& call);
 
 }  // namespace msabench::kernels

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/common/error.h"
 
 namespace msabench::kernels {
@@ -64,6 +65,10 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.combine != nullptr;
     case MSABENCH_OP_MSA:
       return kernels.msa != nullptr;
+    case MSABENCH_OP_ATTEND_BACKWARD:
+      return kernels.attend_backward != nullptr;
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return kernels.dense_backward != nullptr;
     default:
       return false;
   }
@@ -216,6 +221,15 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
   return MSABENCH_OK;
 }
 
+/// Batches of training are contiguous, without scales.
+msabench_status check_gradients(const implementation& kernels, const msabench_problem& p) {
+  if (p.page_layout != 0) {
+    return fail(MSABENCH_UNSUPPORTED, "page_layout %d: training has contiguous batches; use 0", p.page_layout);
+  }
+  if (same_type(p.kv, e4m3_type)) return check_type(kernels, "kv", p.kv);
+  return check_type(kernels, "grad", p.grad);
+}
+
 /// The host chooses the parts here, and the hint is how many there are at most.
 msabench_status check_partials(const implementation& kernels, const msabench_problem& p) {
   auto status =
@@ -263,27 +277,28 @@ msabench_status check_operator(const implementation& kernels, const msabench_pro
     default:
       break;
   }
-  const bool is_dense = p.op == MSABENCH_OP_DENSE, is_msa = p.op == MSABENCH_OP_MSA;
-  const bool attends = is_dense || is_msa || p.op == MSABENCH_OP_ATTEND;
+  const bool is_dense = reads_all_keys(p.op), is_msa = p.op == MSABENCH_OP_MSA;
+  const bool attends = is_attention(p.op) || is_attention_backward(p.op);
   const bool indexes = is_msa || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
   auto status = check_batch(p);
   if (status == MSABENCH_OK && !is_dense) status = check_selection(p);
   if (status == MSABENCH_OK) status = check_block_count(p);
   if (status == MSABENCH_OK && attends) status = check_attention(kernels, p);
+  if (status == MSABENCH_OK && is_attention_backward(p.op)) status = check_gradients(kernels, p);
   if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, p);
   return status;
 }
 
 }  // namespace
 
-std::int32_t block_size(const msabench_problem& p) { return p.op == MSABENCH_OP_DENSE ? dense_block : p.block; }
+std::int32_t block_size(const msabench_problem& p) { return reads_all_keys(p.op) ? dense_block : p.block; }
 
 std::int64_t max_blocks(const msabench_problem& p) {
   return p.max_kv_len / block_size(p) + (p.max_kv_len % block_size(p) != 0);
 }
 
 std::int64_t block_capacity(const msabench_problem& p) {
-  return p.op == MSABENCH_OP_DENSE ? max_blocks(p) : std::min<std::int64_t>(p.topk, max_blocks(p));
+  return reads_all_keys(p.op) ? max_blocks(p) : std::min<std::int64_t>(p.topk, max_blocks(p));
 }
 
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to) {

@@ -11,6 +11,11 @@ namespace msabench::kernels {
 constexpr bool is_attention(msabench_op op) {
   return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA;
 }
+constexpr bool is_attention_backward(msabench_op op) {
+  return op == MSABENCH_OP_ATTEND_BACKWARD || op == MSABENCH_OP_DENSE_BACKWARD;
+}
+/// Without ids.
+constexpr bool reads_all_keys(msabench_op op) { return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_DENSE_BACKWARD; }
 constexpr bool is_index_branch(msabench_op op) { return op == MSABENCH_OP_SCORE || op == MSABENCH_OP_INDEX; }
 
 /// Every id form is handled as the lenient one. Ties go to the lower id, and a row's bits depend on nothing but its own
@@ -23,7 +28,8 @@ inline msabench_profile canonical_profile(const msabench_problem& problem) {
   delivered.ties_low_id =
       problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA;
   delivered.repeatable = 1;
-  delivered.batch_invariant = 1;
+  // Gradients of keys are sums over the rows of the call.
+  delivered.batch_invariant = !is_attention_backward(problem.op);
   return delivered;
 }
 
@@ -32,8 +38,10 @@ inline msabench_numerics fp32_numerics(const msabench_problem& problem) {
   msabench_numerics declared{};
   declared.struct_size = sizeof declared;
   const bool attends = is_attention(problem.op);
-  declared.operand = attends ? problem.q : is_index_branch(problem.op) ? problem.q_idx : fp32_type;
-  declared.v_operand = attends ? problem.kv : fp32_type;
+  declared.operand = attends || is_attention_backward(problem.op) ? problem.q
+                     : is_index_branch(problem.op)                ? problem.q_idx
+                                                                  : fp32_type;
+  declared.v_operand = attends || is_attention_backward(problem.op) ? problem.kv : fp32_type;
   declared.out_store = attends || problem.op == MSABENCH_OP_COMBINE ? problem.out
                        : problem.op == MSABENCH_OP_QK_NORM_ROPE     ? problem.q
                                                                     : fp32_type;

@@ -38,6 +38,8 @@ struct implementation {
   void (*index)(const index_call&, const run_context&) = nullptr;
   void (*combine)(const combine_call&, const run_context&) = nullptr;
   void (*norm_rope)(const norm_rope_call&, const run_context&) = nullptr;
+  void (*attend_backward)(const backward_call&, const run_context&) = nullptr;
+  void (*dense_backward)(const backward_call&, const run_context&) = nullptr;
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another

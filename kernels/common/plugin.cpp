@@ -107,6 +107,10 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
       return run_checked(check_norm_rope, plugin_kernels->norm_rope, context, args);
     case MSABENCH_OP_COMBINE:
       return run_checked(check_combine, plugin_kernels->combine, context, args);
+    case MSABENCH_OP_ATTEND_BACKWARD:
+      return run_checked(check_backward, plugin_kernels->attend_backward, context, args);
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return run_checked(check_backward, plugin_kernels->dense_backward, context, args);
     default:
       return run_checked(check_attend, plugin_kernels->attend, context, args);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/naive/dot.h"
 #include "kernels/naive/tasks.h"
 
 namespace msabench::naive {
@@ -42,18 +43,6 @@ struct attend_scratch {
     blocks = reinterpret_cast<std::int32_t*>(take(s.capacity));
   }
 };
-
-/// Lanes are summed apart and then together: the vectoriser may not reorder a single running sum.
-float dot(const float* a, const float* b, std::int32_t count) {
-  constexpr std::int32_t lanes = 8;
-  float sums[lanes] = {};
-  std::int32_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::int32_t lane = 0; lane < lanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  }
-  for (; i < count; ++i) sums[i % lanes] += a[i] * b[i];
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
 
 }  // namespace
 

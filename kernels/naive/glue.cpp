@@ -9,6 +9,7 @@
 #include "kernels/common/implementation.h"
 #include "kernels/common/storage.h"
 #include "kernels/naive/attend.h"
+#include "kernels/naive/attend_backward.h"
 #include "kernels/naive/combine.h"
 #include "kernels/naive/index.h"
 #include "kernels/naive/msa.h"
@@ -35,16 +36,17 @@ void declare_scaled_operands(const msabench_problem& problem, msabench_numerics&
 
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared = fp32_numerics(problem);
-  const bool is_dense = problem.op == MSABENCH_OP_DENSE, is_msa = problem.op == MSABENCH_OP_MSA;
-  const bool attends = is_attention(problem.op);
+  const bool is_dense = reads_all_keys(problem.op), is_msa = problem.op == MSABENCH_OP_MSA;
+  const bool differentiates = is_attention_backward(problem.op), attends = is_attention(problem.op) || differentiates;
   if (!attends && !is_index_branch(problem.op)) return declared;
-  declare_scaled_operands(problem, declared);
+  if (!differentiates) declare_scaled_operands(problem, declared);
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
   const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
   const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
   const std::int64_t in_turn = std::min<std::int64_t>(block + blocks, most_keys);
   declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
   if (attends) declared.chain_out = declared.chain_row_sum;
+  if (differentiates) declared.chain_dq = declared.chain_row_sum;
   // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
   const std::int32_t products = attends ? problem.d : problem.di;
   if (is_msa && problem.d != problem.di) return declared;  // each branch its longest, which is the default
@@ -64,6 +66,9 @@ double operator_scratch_bytes(const msabench_problem& p) {
       return norm_rope_scratch_bytes(std::max(p.d, p.di));
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(p.splits, p.d);
+    case MSABENCH_OP_ATTEND_BACKWARD:
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return backward_scratch_bytes({p.hq / p.hkv, p.d, block_size(p), block_capacity(p)});
     case MSABENCH_OP_MSA:
       return std::max(index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p)),
                       attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)}));
@@ -124,6 +129,11 @@ void run_msa(const msa_call& call, const run_context& context) {
   msa(*plugin_stages, kept, context.threads, context.scratch, slice);
 }
 
+void run_backward(const backward_call& call, const run_context& context) {
+  attend_backward(*plugin_stages, call, context.threads, context.scratch,
+                  static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
 }  // namespace
 
 const msabench_plugin* plugin(const msabench_host* host, const char* name, const char* description,
@@ -145,7 +155,9 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .score = run_score,
                    .index = run_index,
                    .combine = run_combine,
-                   .norm_rope = run_norm_rope};
+                   .norm_rope = run_norm_rope,
+                   .attend_backward = run_backward,
+                   .dense_backward = run_backward};
   plugin_stages = &stage;
   return kernels::plugin(host, naive_kernels);
 }

@@ -2,6 +2,7 @@
 #include "kernels/naive/stages.h"
 
 #include "kernels/naive/attend.h"
+#include "kernels/naive/attend_backward.h"
 #include "kernels/naive/combine.h"
 #include "kernels/naive/norm_rope.h"
 #include "kernels/naive/score.h"
@@ -29,6 +30,14 @@ const stages exact_stages{
     .norm_weights = norm_weights,
     .norm_head = norm_head,
     .rotate_head = rotate_head,
+    .delta_head = delta_head,
+    .score_gradient = score_gradient,
+    .dq_scale = dq_scale,
+    .dv_head = query_head,
+    .add_dq = add_gradient,
+    .add_dk = add_gradient,
+    .add_dv = add_gradient,
+    .store_gradient = store_gradient,
 };
 
 }  // namespace msabench::naive

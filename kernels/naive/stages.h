@@ -103,6 +103,26 @@ struct stages {
 
   /// Rotates the pairs (c, c + rope_dims / 2) of one head, in place. cos_sin: rope_dims / 2 cosines, then the sines.
   void (*rotate_head)(const float* cos_sin, std::int32_t rope_dims, std::int32_t dim, float* y);
+
+  /// The query head whose D = <dO, o> is subtracted for a head.
+  std::int32_t (*delta_head)(std::int32_t head, std::int32_t heads);
+
+  /// dS of a key, from its weight, dP = <dO, v> and D.
+  float (*score_gradient)(float weight, float d_weight, float delta);
+
+  /// What dQ is multiplied by, beside the keys.
+  float (*dq_scale)(float softmax_scale);
+
+  /// The query head whose dO adds to dV of a KV head for member 0..group-1 of its group.
+  std::int32_t (*dv_head)(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
+
+  /// Adds factor * values to a sum, [d]: dS k, dS q, P dO.
+  void (*add_dq)(float factor, const float* values, std::int32_t d, float* sum);
+  void (*add_dk)(float factor, const float* values, std::int32_t d, float* sum);
+  void (*add_dv)(float factor, const float* values, std::int32_t d, float* sum);
+
+  /// Overwrites one line [d] of a gradient.
+  void (*store_gradient)(const float* values, std::int32_t d, msabench_dtype type, void* to);
 };
 
 /// The contract's own.
