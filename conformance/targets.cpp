@@ -272,6 +272,29 @@ std::vector<perturbation> norm_rope_targets(const case_spec& c) {
   return t;
 }
 
+// A key among more drowns in the bounds of short operands, and so do sums in 16 bits of less terms.
+constexpr std::int64_t few_keys_of_gradient = 16, many_terms = 256;
+
+std::vector<perturbation> backward_targets(const case_spec& c) {
+  bool early = false, two_keys = false;
+  std::int64_t keys = 0;
+  for (const auto& s : sequences(c)) {
+    keys += s.kv_len;
+    for (std::int64_t i = 0; i < s.q_len; ++i) {
+      const std::int64_t position = s.kv_len - s.q_len + i, next = position + 1;
+      two_keys |= position > 0 && c.shape.block > 1;
+      early |= position >= 0 && next <= few_keys_of_gradient && next < s.kv_len && next % c.shape.block != 0;
+    }
+  }
+  std::vector<perturbation> t = {delta_left_out};
+  if (c.shape.hq > 1) t.push_back(delta_of_next_head);
+  if (two_keys && make_problem(c).softmax_scale != 1) t.push_back(gradient_unscaled);
+  if (c.shape.hkv > 1) t.push_back(gradient_of_next_group);
+  if (early) t.push_back(key_past_diagonal);
+  if (cost_triples(c) / (keys * c.shape.hkv) >= many_terms) t.push_back(accumulate_16bit);
+  return t;
+}
+
 }  // namespace
 
 std::vector<perturbation> targets_of(const case_spec& c) {
@@ -298,6 +321,9 @@ std::vector<perturbation> targets_of(const case_spec& c) {
       return index_targets(c, can);
     case op::qk_norm_rope:
       return norm_rope_targets(c);
+    case op::attend_backward:
+    case op::dense_backward:
+      return backward_targets(c);
     default:
       return {};
   }

@@ -73,6 +73,8 @@ bool has_cache(op o) {
   }
 }
 
+bool trains(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
+
 bool is_vit(op o) { return o == op::vit3d || o == op::rope3d || o == op::vit_attend; }
 
 // M3's vision tower. It has no index branch and no blocks: those of the text model stand there.
@@ -332,6 +334,8 @@ class reader {
     const case_options& o = case_.options;
     const op operation = case_.operation;
     const bool takes_ids = operation == op::attend || operation == op::attend_backward;
+    if (trains(operation) && case_.layout != page_layout::contiguous)
+      fail(fmt::format("batches of {} are contiguous", msabench::name(operation)), "TYPE.contig");
     if (o.page_size != 0 && case_.layout == page_layout::contiguous)
       fail("option page needs a paged layout", "leave it out or use .paged");
     if (o.page_size == case_.shape.block && o.page_size != 0)

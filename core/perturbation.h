@@ -58,6 +58,11 @@ enum class perturbation {
   rope_backwards,       // the other sign of the sines
   main_norm_for_index,  // the index branch with the norm weights of q and k
   rounded_after_norm,   // rounded to storage between norm and rotation
+  // attend_backward, dense_backward; D = <dO, o>
+  delta_left_out,          // dS = p dP
+  delta_of_next_head,      // D of the next query head
+  gradient_unscaled,       // dQ without softmax_scale
+  gradient_of_next_group,  // dV of the next KV head
   // fp8 operands of any branch
   scale_left_out,      // stored values taken for the values themselves
   scale_of_other,      // k with the scale of v, and v with that of k

@@ -23,20 +23,6 @@ void fill_q(const fill_job& job, const attend_family& values) {
   });
 }
 
-void fill_ids(const fill_job& job, const selection& chosen) {
-  buffer& ids = job.input(slot::ids);
-  if (!ids.region) return;
-  prepare_whole(ids, job.definition.seed);
-  const auto& strides = ids.desc.strides;
-  const bool heads_first = job.set.agreed.asked.in_id_layout == id_layout::htk;
-  const std::int64_t row_stride = strides[heads_first ? 1 : 0], head_stride = strides[heads_first ? 0 : 1];
-  for (std::int64_t row = 0; row < job.rows.total_q(); ++row)
-    for (std::int64_t head = 0; head < chosen.heads(); ++head) {
-      const auto written = chosen.written(row, head);
-      std::memcpy(ids.region->data() + (row * row_stride + head * head_stride) * 4, written.data(), written.size() * 4);
-    }
-}
-
 }  // namespace
 
 void fill_attention(const fill_job& job, const selection& chosen) {
@@ -54,6 +40,20 @@ void fill_attention(const fill_job& job, const selection& chosen) {
   const cache_job cache{c, p, job.rows, chosen, pool ? &*pool : nullptr, *values, share};
   fill_cache(cache, job.input(slot::k), job.input(slot::v));
   if (p.kv_scale != 0) fill_cache_scales(cache, job.input(slot::k_scale), job.input(slot::v_scale));
+}
+
+void fill_ids(const fill_job& job, const selection& chosen) {
+  buffer& ids = job.input(slot::ids);
+  if (!ids.region) return;
+  prepare_whole(ids, job.definition.seed);
+  const auto& strides = ids.desc.strides;
+  const bool heads_first = job.set.agreed.asked.in_id_layout == id_layout::htk;
+  const std::int64_t row_stride = strides[heads_first ? 1 : 0], head_stride = strides[heads_first ? 0 : 1];
+  for (std::int64_t row = 0; row < job.rows.total_q(); ++row)
+    for (std::int64_t head = 0; head < chosen.heads(); ++head) {
+      const auto written = chosen.written(row, head);
+      std::memcpy(ids.region->data() + (row * row_stride + head * head_stride) * 4, written.data(), written.size() * 4);
+    }
 }
 
 void fill_attend(const fill_job& job) {

@@ -32,6 +32,8 @@ constexpr operator_filler fillers[] = {
     {op::index, fill_index},
     {op::combine, fill_combine},
     {op::qk_norm_rope, fill_qk_norm_rope},
+    {op::attend_backward, fill_attend_backward},
+    {op::dense_backward, fill_dense_backward},
 };
 
 extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {

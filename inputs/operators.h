@@ -29,6 +29,8 @@ void fill_msa(const fill_job& job);
 void fill_select(const fill_job& job);
 void fill_combine(const fill_job& job);
 void fill_qk_norm_rope(const fill_job& job);
+void fill_attend_backward(const fill_job& job);
+void fill_dense_backward(const fill_job& job);
 
 // The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of
 // the case's family, or of `random` where that is a family of the main branch alone.
@@ -39,6 +41,9 @@ void fill_index_branch(const fill_job& job, const index_family& values, bool sha
 // Queries, keys and values of the main branch, of the case's family, and its block table; keys that `chosen` does not
 // say are read hold poison or nothing.
 void fill_attention(const fill_job& job, const selection& chosen);
+
+// ids, as the problem asks for them.
+void fill_ids(const fill_job& job, const selection& chosen);
 
 // For a tensor that is written as a whole: poisons its region and declares the tensor, gaps and rows past T included,
 // filled and the rest of the region poisoned. The filler then writes the values.

@@ -87,6 +87,8 @@ roundoffs resolve(const problem& p, const numerics& n) {
   r.omega_o = lost_to_underflow(stored_output(p, n), (n.truncated & truncates_out) != 0);
   // P in e4m3 is scaled by at least 256 before it is rounded.
   r.omega_p = lost_to_underflow(n.p_operand, (n.truncated & truncates_p) != 0) / (fp8(n.p_operand) ? 256 : 1);
+  r.u_ds = u_of(n.ds_operand, truncates_ds);
+  r.omega_ds = lost_to_underflow(n.ds_operand, (n.truncated & truncates_ds) != 0);
   r.lse_from_rounded_p = n.lse_from_rounded_p != 0;
 
   // fp8 matrix instructions add 32 products at once.
@@ -95,6 +97,8 @@ roundoffs resolve(const problem& p, const numerics& n) {
   r.kappa_s = std::min(n.chain_score > 0 ? std::int64_t{n.chain_score} : usual_s, longest_s);
   r.declared_o = n.chain_out;
   r.declared_l = n.chain_row_sum;
+  r.declared_dq = n.chain_dq;
+  r.declared_dkv = n.chain_dkv;
   r.splits = p.splits;
   return r;
 }

@@ -27,6 +27,7 @@ struct roundoffs {
   double c_e = 0, c_l = 0;            // relative error of exp, absolute error of log
   double omega_o = 0, omega_p = 0;    // what underflow of the output, of P, may lose
   bool lse_from_rounded_p = false;
+  double u_ds = 0, omega_ds = 0;  // gradients: dS as matrix operand, and what its underflow may lose
 
   std::int64_t kappa_s = 0;  // longest chain of the score product
   // Chains over the n keys of a row: declared (0: the default), never more than n keys can make.
@@ -34,6 +35,8 @@ struct roundoffs {
   std::int64_t kappa_l(std::int64_t n) const;
 
   std::int64_t declared_o = 0, declared_l = 0, splits = 0;
+  std::int64_t declared_dq = 0,
+               declared_dkv = 0;  // chains of gradients, over keys and over rows; 0: as many as there are
 };
 
 // For declarations that broken_declarations accepts; formats that are none count as fp32, so that no call throws.

@@ -12,7 +12,7 @@ check_result element_check::result() const {
   c.passed = failing_ == 0;
   if (c.passed) return c;
   c.kind = std::isfinite(c.worst.got) ? fail_kind::numeric : fail_kind::nonfinite;
-  c.note = fmt::format("{} of {} rows x heads exceed the limit", failing_, lines_);
+  c.note = fmt::format("{} of {} {} exceed the limit", failing_, lines_, line_name_);
   return c;
 }
 

@@ -20,7 +20,10 @@ namespace msabench::judge {
 
 class element_check {
  public:
-  explicit element_check(std::string id) { check_.id = std::move(id), check_.unit = "abs"; }
+  // `lines`: what a line is called in notes.
+  explicit element_check(std::string id, std::string lines = "rows x heads") : line_name_(std::move(lines)) {
+    check_.id = std::move(id), check_.unit = "abs";
+  }
 
   // A line of channels, or a single number, at `index` of an output. limit_of(c) is a limit<Count>.
   template <class LimitOf>
@@ -49,6 +52,7 @@ class element_check {
 
  private:
   check_result check_;
+  std::string line_name_;
   double worst_ = -1;
   std::int64_t lines_ = 0, failing_ = 0;
 };

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "judge/attend_expectation.h"
+#include "judge/backward_expectation.h"
 #include "judge/combine_expectation.h"
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
@@ -41,6 +42,9 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<combine_expectation>(what, rows);
     case op::qk_norm_rope:
       return std::make_unique<norm_rope_expectation>(what, rows);
+    case op::attend_backward:
+    case op::dense_backward:
+      return std::make_unique<backward_expectation>(what);
     default:
       throw suite_error(fmt::format("no oracle for operator {}", name(what.agreed.operation)));
   }

@@ -24,6 +24,11 @@ std::vector<std::string> value_scan::axes_of(slot where) {
       return {"index head", "row", "block"};
     case slot::lse_idx:
       return {"row", "index head"};
+    case slot::dq:
+      return {"row", "head", "channel"};
+    case slot::dk:
+    case slot::dv:
+      return {"key", "KV head", "channel"};
     case slot::q_idx_rope:
       return {"row", "index head", "channel"};
     case slot::k_idx_rope:

@@ -400,6 +400,13 @@ class PlantedFaults(ProgramTest):
             with self.subTest(name=name):
                 self.failing(name, "qk_norm_rope")
 
+    def test_gradients(self):
+        for operator in ("attend_backward", "dense_backward"):
+            for name in ("backward_next_delta", "backward_no_delta", "backward_unscaled", "backward_wrong_scale",
+                         "backward_next_group", "backward_short_dk", "backward_accumulates", "mask_off_by_one"):
+                with self.subTest(operator=operator, name=name):
+                    self.failing(name, operator)
+
     def test_wrong_kv_head(self):
         self.failing("wrong_kv_head", "attend")
 

@@ -250,9 +250,10 @@ TEST(targets, no_case_with_rows_is_without) {
           for (const char* lengths : {"q1.n1", "q1.n100", "q3.n4K"}) {
             const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
             const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
-                                      (o == op::select                               ? "fp32/"
-                                       : (o == op::combine || o == op::qk_norm_rope) ? "bf16/"
-                                                                                     : "bf16.paged/") +
+                                      (o == op::select                                         ? "fp32/"
+                                       : (o == op::combine || o == op::qk_norm_rope)           ? "bf16/"
+                                       : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
+                                                                                               : "bf16.paged/") +
                                       family + "/s0");
             EXPECT_FALSE(targets_of(c).empty()) << name(c);
           }

@@ -133,6 +133,18 @@ TEST(case_name, random_is_taken_for_any_operator_where_asked) {
     EXPECT_THROW(parse(text), usage_error) << text;
 }
 
+TEST(case_name, training_has_contiguous_batches) {
+  for (const std::string operation : {"attend_backward", "dense_backward"}) {
+    const std::string text = operation + "/m3/q4.n1000.x3/bf16.contig/random.flat/scale0.05/s3";
+    EXPECT_EQ(name(parse_case(text)), text);
+    EXPECT_NE(refusal(operation + "/m3/q4.n1000/bf16.paged/random/s0").find("contiguous"), std::string::npos);
+    EXPECT_THROW(parse_case(operation + "/m3/q4.n1000/bf16.contig/needle/s0"), usage_error);
+    EXPECT_THROW(parse_case(operation + "/m3/q4.n1000/bf16.contig/random/fp8/s0"), usage_error);
+  }
+  EXPECT_NO_THROW(parse_case("attend_backward/m3/q4.n1000/bf16.contig/random/lenient/s0"));
+  EXPECT_THROW(parse_case("dense_backward/m3/q4.n1000/bf16.contig/random/lenient/s0"), usage_error);
+}
+
 TEST(case_problem, holds_bounds_and_defaults) {
   const problem p = make_problem(parse_case("attend/m3/q4.n1000.x3/bf16.paged/random/s0"));
   EXPECT_EQ(p.batch, 3);

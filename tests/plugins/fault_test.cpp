@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "tests/kernels/small_attend.h"
+#include "tests/kernels/small_backward.h"
 #include "tests/kernels/small_combine.h"
 #include "tests/kernels/small_index.h"
 #include "tests/kernels/small_norm_rope.h"
@@ -126,6 +127,31 @@ TEST(faults, combined_results_are_wrong) {
     small_select untouched({});
     EXPECT_EQ(verdict(name, untouched), "none") << name;
   }
+}
+
+TEST(faults, gradients_are_wrong) {
+  for (const bool dense : {false, true}) {
+    for (const char* name : {"backward_next_delta", "backward_no_delta", "backward_unscaled", "backward_wrong_scale",
+                             "backward_next_group", "backward_short_dk", "mask_off_by_one"}) {
+      small_backward test({.sequences = {{7, 61}, {30, 80}}, .dense = dense});
+      const std::string found = verdict(name, test);
+      EXPECT_EQ(found.rfind("d", 0), 0u) << name << ": " << found;
+      small_attend untouched({.topk = 4, .sequences = {{1, 61}}, .dense = dense});
+      if (name != std::string("mask_off_by_one")) {
+        EXPECT_EQ(verdict(name, untouched), "none") << name;
+      }
+    }
+  }
+}
+
+TEST(faults, gradients_are_added_to_those_of_the_run_before) {
+  small_backward test({});
+  session plan(faulty("backward_accumulates"), test.problem);
+  arguments args = test.args();
+  ASSERT_EQ(plan.run(args), MSABENCH_OK);
+  const double once = test.dk.get({0, 0, 0});  // what was there before is small beside any gradient
+  ASSERT_EQ(plan.run(args), MSABENCH_OK);
+  EXPECT_NEAR(test.dk.get({0, 0, 0}), 2 * once, 1e-12);
 }
 
 TEST(faults, rotated_heads_are_wrong) {

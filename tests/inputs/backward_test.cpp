@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backward pass is handed is what attention of its own inputs gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "made_case.h"
+
+namespace msabench {
+namespace {
+
+// out and lse by double loops over the definition.
+void expect_forward_results(const made_case& m) {
+  const bool selects = m.c.operation == op::attend_backward;
+  for (std::int64_t row = 0; row < std::ssize(m.rows()); ++row) {
+    const auto& at = m.rows()[static_cast<std::size_t>(row)];
+    for (std::int64_t head = 0; head < m.p.hq; ++head) {
+      const std::int64_t kv_head = head / m.p.group();
+      const auto chosen = selects ? m.chosen(row, kv_head) : std::vector<std::int64_t>{};
+      std::vector<long double> mean(static_cast<std::size_t>(m.p.d));
+      long double sum = 0;
+      for (std::int64_t j = 0; j <= at.position && j < at.kv_len; ++j) {
+        if (selects && std::ranges::find(chosen, j / m.p.block) == chosen.end()) continue;
+        long double score = 0;
+        for (std::int64_t c = 0; c < m.p.d; ++c)
+          score +=
+              m.p.softmax_scale * m.view(slot::q).at(row, head, c) * m.cache_at(slot::k, at.sequence, j, kv_head, c);
+        const long double weight = std::exp(score);
+        sum += weight;
+        for (std::int64_t c = 0; c < m.p.d; ++c)
+          mean[static_cast<std::size_t>(c)] += weight * m.cache_at(slot::v, at.sequence, j, kv_head, c);
+      }
+      const double lse = m.view(slot::lse).at(row, head);
+      if (sum == 0)
+        EXPECT_EQ(lse, -std::numeric_limits<double>::infinity());
+      else
+        EXPECT_NEAR(lse, static_cast<double>(std::log(sum)), 0x1p-22 * std::max(1.0, std::abs(lse)));
+      for (std::int64_t c = 0; c < m.p.d; ++c) {
+        const double want = sum == 0 ? 0 : static_cast<double>(mean[static_cast<std::size_t>(c)] / sum);
+        const double open = unit_roundoff(m.p.out) * std::abs(want) * (1 + 0x1p-20) + 1e-12;
+        EXPECT_NEAR(m.view(slot::out).at(row, head, c), want, open) << row << " " << head << " " << c;
+      }
+    }
+  }
+}
+
+TEST(backward_inputs, out_and_lse_are_those_of_the_stored_inputs) {
+  for (const char* name : {"attend_backward/h6x3.d24.b16.k3.l1.i0/rag.small/bf16.contig/random/s1",
+                           "attend_backward/h4x1.d16.b8.k4.l1.i1/q9.n70/fp16.contig/random.sharp/short/s0",
+                           "attend_backward/h4x2.d16.b8.k3.l0.i0/q9.n70.x2/fp32.contig/random/lenient/s0",
+                           "dense_backward/h4x2.d16.b8.k3.l0.i0/rag.small/bf16.contig/random/scale0.7/stride/s0",
+                           "dense_backward/h2x2.d8.b8.k3.l0.i0/q5.n90/fp32.contig/random/slack/s4"})
+    expect_forward_results(made_case(name));
+}
+
+TEST(backward_inputs, the_gradient_is_independent_of_the_values) {
+  const made_case m("dense_backward/h4x4.d32.b16.k4.l1.i0/q40.n40/fp32.contig/random/s0");
+  double squares = 0, with_v = 0, with_q = 0, sum = 0, n = 0;
+  for (std::int64_t row = 0; row < 40; ++row)
+    for (std::int64_t head = 0; head < 4; ++head)
+      for (std::int64_t c = 0; c < 32; ++c) {
+        const double g = m.view(slot::d_out).at(row, head, c);
+        squares += g * g;
+        with_v += g * m.view(slot::v).at(row, head, c);
+        with_q += g * m.view(slot::q).at(row, head, c);
+        sum += g;
+        ++n;
+      }
+  EXPECT_GT(squares / n, 0.5);
+  for (const double product : {with_v, with_q, sum}) EXPECT_LE(std::abs(product), 5 * std::sqrt(n) * squares / n);
+}
+
+}  // namespace
+}  // namespace msabench
