@@ -20,11 +20,12 @@ constexpr std::int64_t usual_keys = 2048;
 // What the lengths of a case make possible at all: a fault that needs an unselected block cannot show where all are
 // taken.
 struct opportunities {
-  bool rows = false;         // a row that sees a key
-  bool two_blocks = false;   // a row that sees two blocks
-  bool sparse = false;       // a row that sees more blocks than it selects
-  bool future_keys = false;  // a row of few keys whose next key exists in its own block
-  bool two_rows = false;     // neighbouring rows of one sequence, both sparse
+  bool rows = false;             // a row that sees a key
+  bool two_blocks = false;       // a row that sees two blocks
+  bool sparse = false;           // a row that sees more blocks than it selects
+  std::int64_t sparse_rows = 0;  // how many do
+  bool future_keys = false;      // a row of few keys whose next key exists in its own block
+  bool two_rows = false;         // neighbouring rows of one sequence, both sparse
   // How many of the eight rows that see least of their own block are to be expected to have the block's best key among
   // those that they do not see: the next one, or all of them.
   double next_is_best = 0, hidden_is_best = 0;
@@ -47,6 +48,7 @@ opportunities look(const case_spec& c) {
       o.rows = true;
       o.two_blocks |= seen >= 2;
       o.sparse |= seen > c.shape.topk;
+      o.sparse_rows += seen > c.shape.topk ? 1 : 0;
       const std::int64_t keys = std::min(position + 1, std::int64_t{c.shape.topk} * c.shape.block);
       o.future_keys |= keys <= few_keys && position + 1 < s.kv_len && (position + 1) % c.shape.block != 0;
       o.two_pages |= page > 0 && position >= std::max<std::int64_t>(page, c.shape.block);
@@ -106,7 +108,13 @@ std::vector<perturbation> attend_targets(const case_spec& c, const opportunities
     if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
     return t;
   }
-  if (c.family == "key_code") t = {drop_key, double_key};
+  if (c.family == "key_code") {
+    t = {drop_key, double_key};
+    // A whole block of codes is the same for every head: a neighbour's shows where the row has not selected it.
+    if (c.shape.hkv > 1 && can.sparse_rows * c.shape.hkv >= 4) t.push_back(neighbour_head_v);
+  }
+  // Codes of blocks are 17 channels apart from head to head.
+  if (c.family == "block_code" && c.shape.hkv > 1 && c.shape.d % 17 != 0) t.push_back(neighbour_head_v);
   const bool random = c.family == "random" || c.family == "planted";
   if (c.family == "block_code" || random) {
     if (can.two_blocks && c.shape.topk > 1) t.insert(t.end(), {drop_block, double_block});
