@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,9 @@ class attend_expectation final : public expectation {
   check_result check_rows_size(const attend_outputs& got, const error_sizes& sizes) const;
   check_result check_groups_size(const attend_outputs& got, const error_sizes::group_of_rows& worst) const;
   check_result report_accuracy(const attend_outputs& got, const error_sizes::summary& rows) const;
+  // K6l: whether lse is as that of exact weights though it is declared to come from rounded ones; nothing where too few
+  // rows tell.
+  std::optional<check_result> report_sum_of_weights(const attend_outputs& got) const;
 
   const reference::attend_row& want(std::size_t row_index, std::int64_t head) const {
     return want_[row_index * static_cast<std::size_t>(what_.agreed.hq) + static_cast<std::size_t>(head)];

@@ -49,6 +49,11 @@ std::vector<finer> finer_declarations(const problem& p, const numerics& n) {
   store("v_operand", &numerics::v_operand, p.kv, truncates_v);
   // The output has the type that it has: only how it is rounded can be finer.
   store("out_store", &numerics::out_store, p.out, truncates_out);
+  if (n.rounded_operands > 0 && (n.truncated & truncates_operand) != 0) {
+    numerics rounded = n;
+    rounded.truncated &= ~static_cast<std::uint32_t>(truncates_operand);
+    all.push_back({rounded, fmt::format("operand {} truncated", name(n.operand))});
+  }
   if (n.rounded_operands > 0) {
     numerics exact = n;
     exact.operand = p.q;

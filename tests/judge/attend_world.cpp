@@ -27,6 +27,8 @@ float rounded(float x, dtype t, bool truncates) {
   return static_cast<float>(truncates ? truncated_to(x, t) : round_to(x, t));
 }
 
+float as_operand(double x, dtype t) { return static_cast<float>(t == fp64 ? x : round_to(x, t)); }
+
 std::vector<std::int64_t> cumulated(const std::vector<sequence>& all, std::int64_t sequence::* length) {
   std::vector<std::int64_t> sums{0};
   for (const auto& s : all) sums.push_back(sums.back() + s.*length);
@@ -202,9 +204,10 @@ void attend_world::run_row(const variant& how, std::int64_t row, std::int64_t he
   for (std::size_t j = 0; j < n; ++j) {
     float dot = 0;
     for (std::int64_t c = 0; c < shape.d; ++c)
-      dot +=
-          static_cast<float>(q.view().at(row, head, c)) * static_cast<float>(k.view().at(first + keys[j], kv_head, c));
-    s[j] = scale * dot;
+      dot = rounded(dot + as_operand(q.view().at(row, head, c), how.operand) *
+                              as_operand(k.view().at(first + keys[j], kv_head, c), how.operand),
+                    how.score_accumulator, false);
+    s[j] = rounded(scale * dot, how.score, false);
   }
   const float m = n == 0 ? 0 : *std::ranges::max_element(s);
 
@@ -216,11 +219,12 @@ void attend_world::run_row(const variant& how, std::int64_t row, std::int64_t he
     std::vector<float> acc(d);
     float sum = 0;
     for (std::size_t j = part * n / splits; j < (part + 1) * n / splits; ++j) {
-      const float e = how.exp2 ? std::exp2((s[j] - m) * 1.44269504F) : std::exp(s[j] - m);
+      const float e =
+          static_cast<float>(how.exp_factor) * (how.exp2 ? std::exp2((s[j] - m) * 1.44269504F) : std::exp(s[j] - m));
       const float p = rounded(e, how.p, how.truncates_p);
       sum += how.sum_of_rounded_p ? p : e;
       for (std::size_t c = 0; c < d; ++c) {
-        const auto value = static_cast<float>(v.view().at(first + keys[j], value_head, c));
+        const float value = as_operand(v.view().at(first + keys[j], value_head, c), how.value);
         acc[c] = rounded(acc[c] + p * value, how.accumulator, false);
       }
     }

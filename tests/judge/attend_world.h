@@ -38,9 +38,10 @@ struct attend_shape {
 // accumulation, a key may stand in it twice), the value head, or numbers.
 struct variant {
   dtype p = fp32, partial = fp32, accumulator = fp32;
+  dtype score = fp32, score_accumulator = fp32, operand = fp64, value = fp64;  // fp64: as stored
   bool truncates_p = false, truncates_out = false, sum_of_rounded_p = false, reversed = false, exp2 = false;
   int splits = 1;
-  double scale_factor = 1, lse_factor = 1;
+  double scale_factor = 1, lse_factor = 1, exp_factor = 1;
   std::function<void(std::int64_t row, std::int64_t kv_head, std::vector<std::int64_t>& keys)> edit_keys = nullptr;
   std::function<std::int64_t(std::int64_t kv_head)> value_head = nullptr;
 };

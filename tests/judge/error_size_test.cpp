@@ -168,6 +168,85 @@ TEST(finer_declaration, is_told_where_errors_are_those_of_one) {
   EXPECT_NE(find_check(checks_of(w), "K6a").note.find("out_store bf16 truncated"), std::string::npos);
 }
 
+TEST(finer_declaration, of_sums_of_rounded_weights_is_told_by_lse) {
+  for (const bool rounded : {true, false}) {
+    attend_world w = many_rows();
+    w.fill_random(5);
+    w.declared.lse_from_rounded_p = 1;
+    w.run({.p = bf16, .sum_of_rounded_p = rounded});
+    const auto sums = find_check(checks_of(w), "K6l");
+    EXPECT_FALSE(sums.gate);
+    EXPECT_EQ(sums.passed, rounded) << sums.value;
+    EXPECT_EQ(sums.note.starts_with("lse_from_rounded_p 1 is declared"), !rounded) << sums.note;
+    w.declared.lse_from_rounded_p = 0;
+    EXPECT_FALSE(has(checks_of(w), "K6l"));
+  }
+  // Four rows x heads are too few to tell.
+  attend_world few({.sequences = {{1, 90}}});
+  few.fill_random(5);
+  few.declared.lse_from_rounded_p = 1;
+  few.run({.p = bf16});
+  EXPECT_FALSE(has(checks_of(few), "K6l"));
+}
+
+TEST(finer_declaration, of_truncated_operands_is_told) {
+  attend_world w = many_rows();
+  w.fill_random(5, 1);
+  w.agreed.out = fp32;
+  w.out = tensor(fp32, {w.rows(), w.shape.hq, w.shape.d});
+  w.declared.out_store = w.declared.p_operand = fp32;
+  w.declared.operand = bf16;
+  w.declared.rounded_operands = 2;
+  w.declared.truncated = truncates_operand;
+  w.run({});
+  const auto told_so = find_check(checks_of(w), "K6a");
+  EXPECT_NE(told_so.note.find("operand bf16 truncated is declared"), std::string::npos) << told_so.note;
+}
+
+// A kernel that is coarser in one field than it declares, on data that tells that field.
+struct overdeclared {
+  std::string field;
+  variant how;
+  void (*declare)(numerics&) = [](numerics&) {};
+  dtype type = fp32;
+};
+
+TEST(overdeclared, each_field_beyond_p_fails) {
+  const overdeclared fields[] = {
+      {"operand", {.operand = bf16}},
+      {"v_operand", {.value = bf16}},
+      {"score_store", {.score = bf16}},
+      {"score_acc", {.score_accumulator = bf16}},
+      {"pv_acc", {.accumulator = bf16}},
+      {"partial_store", {.partial = bf16, .splits = 3}},
+      {"exp_rel_error", {.exp_factor = 1 + 0x1p-10}},
+      {"log_abs_error", {.lse_factor = 1 + 0x1p-10}},
+      {"lse_from_rounded_p", {.p = bf16, .sum_of_rounded_p = true}, [](numerics&) {}, bf16},
+      {"out truncated", {.truncates_out = true}, [](numerics& n) { n.p_operand = fp32; }, bf16},
+  };
+  for (const auto& f : fields) {
+    attend_world w = many_rows(f.type);
+    w.fill_random(5, 1);
+    f.declare(w.declared);
+    ASSERT_TRUE(broken_declarations(w.agreed, w.declared, w.delivers).empty()) << f.field;
+    w.run({});
+    EXPECT_TRUE(passes(checks_of(w))) << f.field << "\n" << told(checks_of(w));
+    w.run(f.how);
+    EXPECT_FALSE(passes(checks_of(w))) << f.field << "\n" << told(checks_of(w));
+  }
+}
+
+TEST(overdeclared, weights_truncated_and_not_declared_so_fail_their_size) {
+  attend_world w = many_rows();
+  w.agreed.out = fp32;
+  w.declared.out_store = fp32;
+  w.out = tensor(fp32, {w.rows(), w.shape.hq, w.shape.d});
+  w.run({.p = bf16});
+  EXPECT_TRUE(passes(checks_of(w))) << told(checks_of(w));
+  w.run({.p = bf16, .truncates_p = true});
+  EXPECT_FALSE(passes(checks_of(w))) << told(checks_of(w));
+}
+
 TEST(recall, of_the_heaviest_blocks) {
   attend_world w({.sequences = {{4, 90}}});
   w.fill_random(2, 2);
