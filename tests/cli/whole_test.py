@@ -15,7 +15,8 @@ class Whole(ProgramTest):
         self.assertLess(time.monotonic() - start, 240)
         self.assertGreaterEqual(len(report["cases"]), 60)
         self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass"})
-        self.assertEqual({c["name"].split("/")[0] for c in report["cases"]}, {"attend", "combine", "dense", "index", "msa", "qk_norm_rope", "score", "select"})
+        self.assertEqual({c["name"].split("/")[0] for c in report["cases"]}, {"attend", "combine", "dense", "index", "msa", "qk_norm_rope", "score", "select",
+                                                                              "attend_backward", "dense_backward"})
         for case in report["cases"]:
             if case["rows_total"] and "idle" not in case["name"]:
                 self.assertTrue(case["detectability"]["judged"], case["name"])
