@@ -99,8 +99,6 @@ int perf(const arguments& a, const invocation& chosen) {
   const perf_setup setup = parse_setup(a);
   plan_suite(setup.what);  // so that a wrong shape is told before anything is loaded
   std::vector<implementation_ref> refs = {a.impl.reference()};
-  if (refs.front().where.type != device_type::cpu)
-    bad_input("--device", "cuda", "speed is measured on the CPU only", "judge it there with msabench check");
   if (!a.against.empty()) refs.push_back(resolve_other(a.against));
   a.out.open();
   const paths where = open_folder(a.folder);

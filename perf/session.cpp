@@ -5,11 +5,12 @@ namespace msabench {
 
 perf_session::perf_session(std::span<const implementation_ref> implementations, const executor_options& how,
                            const perf_setup& setup) {
+  // First, since it refuses what can't be timed before anything is loaded.
+  timing_ = make_timing_executor({implementations.begin(), implementations.end()}, how, probe_bytes(setup));
   for (const auto& ref : implementations) {
     queries_.push_back(make_worker_executor(ref, how));
     records_.push_back(queries_.back()->info());
   }
-  timing_ = make_timing_executor({implementations.begin(), implementations.end()}, how, probe_bytes(setup));
 }
 
 perf_executors perf_session::executors() const {

@@ -10,13 +10,8 @@
 namespace msabench {
 namespace {
 
-// Of cuda.h. These numbers and the names with _v2 are the driver's binary interface since CUDA 4.
+// Of cuda.h; like the names with _v2 they belong to the driver's binary interface, as it is since CUDA 11.
 constexpr int success = 0, error_out_of_memory = 2;
-// A context that has seen one of these answers nothing else: illegal address, launch timeout, assert, hardware stack
-// error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failed.
-constexpr bool leaves_context_lost(int code) {
-  return code == 700 || code == 702 || code == 710 || (code >= 714 && code <= 719) || code == 46 || code == 214;
-}
 
 [[noreturn]] void refuse(int number, std::string problem) {
   throw environment_error({"--device", fmt::format("cuda:{}", number), std::move(problem),
@@ -94,7 +89,7 @@ void cuda_device::check(int code, const char* call) const {
   const char* name = nullptr;
   const bool named = call_->name_of(code, &name) == success && name != nullptr;
   throw cuda_failure{fmt::format("{}: {}", call, named ? name : fmt::format("error {}", code)),
-                     leaves_context_lost(code), code == error_out_of_memory};
+                     code == error_out_of_memory};
 }
 
 void cuda_device::make_current() const { check(call_->set_current(context_), "cuCtxSetCurrent"); }

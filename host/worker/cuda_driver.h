@@ -14,10 +14,10 @@ namespace msabench {
 
 using device_address = std::uint64_t;
 
-// A call into the driver that failed. `lost`: the context is of no use any more (a kernel trapped, the device fell off).
+// A call into the driver that failed. Unless memory ran out, nothing that the device holds can be relied on any more.
 struct cuda_failure {
   std::string text;  // "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
-  bool lost = false, out_of_memory = false;
+  bool out_of_memory = false;
 };
 
 // The primary context of one device, current on the thread that opens it. All functions throw cuda_failure.

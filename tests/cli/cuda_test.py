@@ -2,12 +2,13 @@
 """Plugins for CUDA devices, as far as a machine without a GPU can tell."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
 import unittest
 
-from program import QUICK, SOURCE, ProgramTest, plugin, run
+from program import BUILD, QUICK, SOURCE, ProgramTest, plugin, run
 
 PLANT = SOURCE / "tests" / "plugins" / "cuda" / "plant.py"
 EXAMPLE = SOURCE / "examples" / "plugin" / "cuda" / "attend.cu"
@@ -33,6 +34,16 @@ class Device(ProgramTest):
         done = run("perf", "--impl", plugin("emits_no_lse"), "--device", "cuda")
         self.assertEqual(done.code, 64)
         self.assertIn("--device cuda: speed is measured on the CPU only", done.err)
+
+    def test_nor_by_google_benchmark(self):
+        """Both time through the same executor, which is where this is refused."""
+        bench = BUILD / "bin" / "msabench_bench"
+        if not bench.exists():
+            self.skipTest("Google Benchmark is not here")
+        done = subprocess.run([bench], env={**os.environ, "MSABENCH_IMPL": str(plugin("emits_no_lse")), "MSABENCH_DEVICE": "cuda"}, text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("speed is measured on the CPU only", done.stderr)
 
 
 class Example(ProgramTest):
