@@ -30,8 +30,6 @@ constexpr double norm_scale = 0x1p-3;
   bad_input("case", wanted.case_name, what, remedy);
 }
 
-bool is_vision(op o) { return o == op::rope3d || o == op::vit_attend || o == op::vit3d; }
-
 void require_plain_options(const golden_request& wanted, const case_spec& c) {
   if (c.family != "random") refuse(wanted, "golden files are made of family random", "write random in its place");
   if (c.options != case_options{})

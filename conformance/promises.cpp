@@ -269,6 +269,8 @@ std::vector<std::int64_t> rows_to_run_alone(const case_spec& c) {
   if (with_keys.empty()) return {};
   std::vector<std::int64_t> chosen = {with_keys[static_cast<std::size_t>(longest)], with_keys[with_keys.size() / 2],
                                       with_keys.back()};
+  if (is_vision(c.operation))
+    for (auto& row : chosen) row = rows.first_row(rows.rows()[static_cast<std::size_t>(row)].sequence);
   std::ranges::sort(chosen);
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;

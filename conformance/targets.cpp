@@ -257,6 +257,29 @@ std::vector<perturbation> combine_targets(const case_spec& c) {
   return t;
 }
 
+// As dense, over segments: faults are of their borders, not of a diagonal.
+std::vector<perturbation> vit_attend_targets(const case_spec& c) {
+  const auto segments = sequences(c);
+  std::int64_t shortest = segments.front().kv_len, longest = shortest;
+  for (const auto& s : segments) {
+    shortest = std::min(shortest, s.kv_len);
+    longest = std::max(longest, s.kv_len);
+  }
+  // A block of its own, in a segment short enough to show it by its output.
+  const bool two_blocks = longest > c.shape.block && shortest <= usual_keys;
+  std::vector<perturbation> t;
+  if (c.family == "carry") return {accumulate_16bit};
+  if (c.family == "key_code") return {drop_key, double_key};
+  if (c.family == "block_code") return two_blocks ? std::vector{drop_block, double_block} : std::vector{drop_heavy_key};
+  if (c.family == "needle") t = {drop_heavy_key};
+  if (c.shape.hkv > 1) t.push_back(neighbour_head_v);
+  if (c.family == "needle") return t;
+  t.push_back(causal_bound);
+  if (segments.size() > 1) t.push_back(segments_joined);
+  if (shortest < longest) t.push_back(segment_padded);
+  return t;
+}
+
 std::vector<perturbation> norm_rope_targets(const case_spec& c) {
   const shape_spec& s = c.shape;
   const std::int32_t dims = make_problem(c).rope_dims, narrowest = std::min(s.d, s.di);
@@ -306,6 +329,7 @@ std::vector<perturbation> backward_targets(const case_spec& c) {
 }  // namespace
 
 std::vector<perturbation> targets_of(const case_spec& c) {
+  if (c.operation == op::vit_attend) return vit_attend_targets(c);
   const opportunities can = look(c);
   if (c.operation == op::combine) return combine_targets(c);  // also of rows that see no key
   if (!can.rows) return {};

@@ -75,8 +75,6 @@ bool has_cache(op o) {
 
 bool trains(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
 
-bool is_vit(op o) { return o == op::vit3d || o == op::rope3d || o == op::vit_attend; }
-
 // M3's vision tower. It has no index branch and no blocks: those of the text model stand there.
 constexpr shape_spec vision_tower{16, 16, 80, 16, 80, 128, 16, 1, 0};
 
@@ -136,7 +134,7 @@ class reader {
 
   void read_shape(std::string_view text) {
     const auto words = split(text, '.');
-    if (is_vit(case_.operation)) return read_vision_shape(text, words);
+    if (is_vision(case_.operation)) return read_vision_shape(text, words);
     for (const auto& named : named_shapes()) {
       if (words[0] != named.name) continue;
       case_.shape = named.shape;
@@ -212,7 +210,7 @@ class reader {
       fail(fmt::format("unknown ragged batch '{}'", wanted),
            "rag.NAME with NAME one of " + join_names(ragged_batches()));
     }
-    if (is_vit(case_.operation)) return read_grids(text);
+    if (is_vision(case_.operation)) return read_grids(text);
     const std::string remedy = "qLEN.nLEN[.xBATCH] or rag.NAME, e.g. q1.n1M or q4.n128K.x16";
     const auto words = split(text, '.');
     if (words.size() < 2 || words.size() > 3 || !words[0].starts_with("q") || !words[1].starts_with("n"))
@@ -312,6 +310,9 @@ class reader {
     } else if (text.starts_with("rope")) {
       o.rope_dims = static_cast<std::int32_t>(plain_number(text.substr(4), max_dim));
       if (o.rope_dims >= 0) return;
+    } else if (text.starts_with("window")) {
+      o.window = static_cast<std::int32_t>(plain_number(text.substr(6), 65536));
+      if (o.window >= 0) return;
     } else if (text.starts_with("scale")) {
       const auto number = text.substr(5);
       const auto [end, error] =
@@ -321,8 +322,8 @@ class reader {
         return;
     }
     fail(fmt::format("unknown option '{}'", text),
-         "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, stride, slack, rep, warm, fp8, fp8tensor, lenient, short or "
-         "part16");
+         "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, stride, slack, rep, warm, fp8, fp8tensor, lenient, "
+         "short or part16");
   }
 
   void read_seed(std::string_view text) {
@@ -349,6 +350,8 @@ class reader {
     check_pool();
     check_fp8();
     check_rope();
+    if (o.window >= 0 && !is_vision(operation)) fail("option window is for vision operators", "leave it out");
+    if (o.window == usual_vit_window) fail("option window names the default", "leave it out");
     if (o.softmax_scale != 0 && operation == op::select) fail("option scale has no meaning for select", "leave it out");
   }
 
@@ -403,9 +406,9 @@ class reader {
 
 std::string shape_name(const case_spec& c) {
   const shape_spec& s = c.shape;
-  if (is_vit(c.operation) && s == vision_tower) return "m3";
+  if (is_vision(c.operation) && s == vision_tower) return "m3";
   for (const auto& named : named_shapes()) {
-    if (is_vit(c.operation)) break;
+    if (is_vision(c.operation)) break;
     if (s == named.shape) return std::string(named.name);
     for (std::int32_t ways = 2; ways <= named.shape.hkv; ++ways) {
       if (named.shape.hkv % ways != 0) continue;
@@ -445,6 +448,7 @@ std::string options_name(const case_options& o) {
   if (o.softmax_scale != 0) text += "/scale" + format_scale(o.softmax_scale);
   if (o.splits != 0) text += fmt::format("/split{}", o.splits);
   if (o.rope_dims >= 0) text += fmt::format("/rope{}", o.rope_dims);
+  if (o.window >= 0) text += fmt::format("/window{}", o.window);
   if (o.stride) text += "/stride";
   if (o.slack) text += "/slack";
   if (o.rep) text += "/rep";

@@ -55,6 +55,7 @@ struct case_options {
   double softmax_scale = 0;     // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
   std::int32_t splits = 0;      // split8; combine: partial results, 0 without it
   std::int32_t rope_dims = -1;  // rope32: rotated dims; -1: half of the smaller of d and di
+  std::int32_t window = -1;     // window1: temporal patches of a segment, 0 = unlimited; -1: usual_vit_window
   bool stride = false;          // padded strides; an implementation may refuse them at run
   bool slack = false;           // bounds of the problem above the sizes of the tensors, rows past T in the tensors
   bool rep = false;             // 20 launches and a second plan at the same time
@@ -97,8 +98,14 @@ case_spec parse_case(std::string_view text, accepted_families accepted = accepte
 std::string name(const case_spec& c);
 std::string name_without_seed(const case_spec& c);  // the generator's stream name
 
-// The sequences of the batch; empty for the vit operators.
+// The sequences of the batch. Of vision operators the segments, all of whose tokens are queries.
 std::vector<sequence> sequences(const case_spec& c);
+
+// rope3d, vit_attend and vit3d: rows see all keys of their sequence, not only those before them.
+bool is_vision(op o);
+
+// Temporal patches of a segment unless option window says otherwise.
+inline constexpr std::int32_t usual_vit_window = 4;
 
 // Dims that qk_norm_rope rotates unless option rope says otherwise: half of the smaller of d and di, as M3 does.
 std::int32_t usual_rope_dims(const shape_spec& s);

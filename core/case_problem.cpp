@@ -51,6 +51,37 @@ std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
   }
 }
 
+// Items of more temporal patches than the window are cut into segments of as many, the last one of what is left.
+std::vector<sequence> segments(const case_spec& c) {
+  const std::int64_t window = c.options.window >= 0 ? c.options.window : usual_vit_window;
+  std::vector<sequence> all;
+  for (const auto& g : c.lengths.grids) {
+    const std::int64_t longest = window == 0 ? g.t : window;
+    for (std::int64_t first = 0; first < g.t; first += longest) {
+      const std::int64_t tokens = std::min(longest, g.t - first) * g.h * g.w;
+      all.push_back({tokens, tokens});
+    }
+  }
+  return all;
+}
+
+// Every row of a segment sees all of it.
+std::int64_t cost_of_segments(const case_spec& c) {
+  std::int64_t total = 0;
+  for (const auto& s : segments(c)) total += c.shape.hq * s.q_len * s.kv_len;
+  return total;
+}
+
+// What a vision operator has beside the tokens of its segments.
+void describe_vision(const case_spec& c, problem& p) {
+  // Items, not segments, are counted where segments are made.
+  if (c.operation != op::vit_attend) p.batch += std::ssize(c.lengths.grids) - std::ssize(segments(c));
+  p.vit_window = c.options.window >= 0 ? c.options.window : usual_vit_window;
+  // Queries are the keys, so that bounds of both are one.
+  p.total_q = p.total_kv;
+  p.max_q_len = p.max_kv_len;
+}
+
 // e4m3 operands of the operator's branches. Queries of the main branch stay what they are, and so does its output.
 void scale_operands(scale_form form, problem& p) {
   const bool indexes = p.operation == op::score || p.operation == op::index || p.operation == op::msa;
@@ -67,10 +98,12 @@ void scale_operands(scale_form form, problem& p) {
 
 }  // namespace
 
+bool is_vision(op o) { return o == op::vit3d || o == op::rope3d || o == op::vit_attend; }
+
 std::vector<sequence> sequences(const case_spec& c) {
   switch (c.lengths.form) {
     case lengths_spec::kind::grids:
-      return {};
+      return segments(c);
     case lengths_spec::kind::uniform:
       return std::vector<sequence>(static_cast<std::size_t>(c.lengths.batch), {c.lengths.q_len, c.lengths.kv_len});
     case lengths_spec::kind::ragged:
@@ -119,6 +152,7 @@ problem make_problem(const case_spec& c) {
     p.total_kv += 64;
     p.pool_pages += p.paged() ? 5 : 0;
   }
+  if (is_vision(c.operation)) describe_vision(c, p);
   p.q = p.kv = p.q_idx = p.k_idx = p.out = c.type;
   if (c.options.fp8 != scale_form::none) scale_operands(c.options.fp8, p);
   p.partial = p.grad = fp32;
@@ -174,6 +208,7 @@ nlohmann::json definition(const case_spec& c) {
 std::string definition_sha256(const case_spec& c) { return hash_json(definition(c)); }
 
 std::int64_t cost_triples(const case_spec& c) {
+  if (is_vision(c.operation)) return cost_of_segments(c);
   std::int64_t total = 0;
   for (const auto& s : sequences(c))
     for (std::int64_t i = 0; i < s.q_len; ++i) total += cost_of_row(c, s.kv_len - s.q_len + i);

@@ -100,19 +100,19 @@ constexpr slot_rule kl_slots[] = {in_q,
                                   {dk_idx, write, false, tc::grad, "N,di", ""},
                                   {dq, write, true, tc::grad, "T,Hq,d", ""},
                                   {dk, write, true, tc::grad, "N,Hkv,d", ""}};
-// Vision: N patches, heads = Hq = Hkv, items or segments instead of sequences.
-constexpr slot_rule vit_q{q, in, false, tc::q, "N,Hq,d", ""};
-constexpr slot_rule vit_k{k, in, false, tc::kv, "N,Hq,d", ""};
-constexpr slot_rule vit_v{v, in, false, tc::kv, "N,Hq,d", ""};
-constexpr slot_rule vit_out{out, write, false, tc::out, "N,Hq,d", ""};
-constexpr slot_rule vit_lse{lse, write, true, tc::float32, "N,Hq", ""};
+// Vision: T patches, heads = Hq = Hkv, items or segments instead of sequences.
+constexpr slot_rule vit_q{q, in, false, tc::q, "T,Hq,d", ""};
+constexpr slot_rule vit_k{k, in, false, tc::kv, "T,Hq,d", ""};
+constexpr slot_rule vit_v{v, in, false, tc::kv, "T,Hq,d", ""};
+constexpr slot_rule vit_out{out, write, false, tc::out, "T,Hq,d", ""};
+constexpr slot_rule vit_lse{lse, write, true, tc::float32, "T,Hq", ""};
 constexpr slot_rule vit_grids{grids, in, false, tc::int32, "items,3", ""};
 constexpr slot_rule rope3d_slots[] = {vit_q,
                                       vit_k,
                                       vit_grids,
-                                      {q_rope, write, false, tc::q, "N,Hq,d", ""},
-                                      {k_rope, write, false, tc::kv, "N,Hq,d", ""},
-                                      {positions, write, false, tc::int32, "N,3", ""},
+                                      {q_rope, write, false, tc::q, "T,Hq,d", ""},
+                                      {k_rope, write, false, tc::kv, "T,Hq,d", ""},
+                                      {positions, write, false, tc::int32, "T,3", ""},
                                       {cu_segments, write, false, tc::int32, "S+1", ""}};
 constexpr slot_rule vit_attend_slots[] = {vit_q,   vit_k,  vit_v, {cu_segments, in, false, tc::int32, "S+1", ""},
                                           vit_out, vit_lse};
@@ -122,10 +122,10 @@ constexpr slot_rule vit3d_slots[] = {vit_q,
                                      vit_grids,
                                      vit_out,
                                      vit_lse,
-                                     {positions, write, true, tc::int32, "N,3", ""},
+                                     {positions, write, true, tc::int32, "T,3", ""},
                                      {cu_segments, write, true, tc::int32, "S+1", ""},
-                                     {q_rope, write, true, tc::q, "N,Hq,d", ""},
-                                     {k_rope, write, true, tc::kv, "N,Hq,d", ""}};
+                                     {q_rope, write, true, tc::q, "T,Hq,d", ""},
+                                     {k_rope, write, true, tc::kv, "T,Hq,d", ""}};
 
 std::int64_t symbol(std::string_view text, const problem& p, const extents& e) {
   if (text.size() > 2 && text.substr(text.size() - 2) == "+1") return symbol(text.substr(0, text.size() - 2), p, e) + 1;
@@ -266,6 +266,7 @@ extents bounds_of(const problem& p) {
   e.pages = e.idx_pages = p.pool_pages;
   e.p = p.splits;
   e.max_pos = p.max_kv_len;
+  e.items = e.segments = p.batch;
   return e;
 }
 

@@ -63,6 +63,18 @@ enum class perturbation {
   delta_of_next_head,      // D of the next query head
   gradient_unscaled,       // dQ without softmax_scale
   gradient_of_next_group,  // dV of the next KV head
+  // vision
+  causal_bound,     // keys behind the row's own token left out
+  segments_joined,  // the keys of the neighbouring segment attended to as well
+  segment_padded,   // filled up with zeros to the longest segment
+  t_not_restarted,  // t counted through the segments of an item
+  two_axes_only,    // t left out
+  axes_swapped,     // h and w exchanged
+  merge_ignored,    // patches row by row
+  window_ignored,   // items not cut into segments
+  frames_apart,     // every temporal patch a segment of its own
+  base_of_text,     // frequencies of the text model's theta
+  dims_of_head,     // frequencies as of pairs over the whole head
   // fp8 operands of any branch
   scale_left_out,      // stored values taken for the values themselves
   scale_of_other,      // k with the scale of v, and v with that of k

@@ -35,9 +35,9 @@ launch_recorder::launch_recorder(input_set& set, const run_spec& how)
 }
 
 void launch_recorder::shorten_lengths() {
-  for (const slot where : {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv}) {
+  for (const slot where : {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv, slot::cu_segments}) {
     const buffer* b = set_.find(where);
-    if (b == nullptr || !b->region || b->desc.shape[0] == 0) continue;
+    if (b == nullptr || b->dir != direction::in || !b->region || b->desc.shape[0] == 0) continue;
     auto* values = reinterpret_cast<std::int32_t*>(b->region->data() + b->offset);
     const auto count = static_cast<std::size_t>(b->desc.shape[0]);
     full_lengths_.emplace_back(where, std::vector<std::int32_t>(values, values + count));
@@ -47,7 +47,7 @@ void launch_recorder::shorten_lengths() {
     } else {
       const std::int32_t end = one_sequence ? 0 : values[1];
       std::fill(values + 1, values + count, end);
-      if (where == slot::cu_seqlens_q) rehearsed_rows_ = end;
+      if (where == slot::cu_seqlens_q || where == slot::cu_segments) rehearsed_rows_ = end;
     }
   }
   inputs_checksum_ = checksum_inputs(set_);

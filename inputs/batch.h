@@ -12,7 +12,7 @@ namespace msabench {
 
 struct batch_row {
   std::int64_t sequence = 0;
-  std::int64_t position = -1;  // below 0: a padding row
+  std::int64_t position = -1;  // below 0: a padding row. Of vision operators the last one of the segment: all is seen
   std::int64_t kv_len = 0;
 
   bool empty() const { return position < 0; }

@@ -34,6 +34,7 @@ constexpr operator_filler fillers[] = {
     {op::qk_norm_rope, fill_qk_norm_rope},
     {op::attend_backward, fill_attend_backward},
     {op::dense_backward, fill_dense_backward},
+    {op::vit_attend, fill_vit_attend},
 };
 
 extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
@@ -42,6 +43,7 @@ extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
   e.t = rows.total_q();
   e.b = rows.size();
   e.n = rows.total_kv();
+  e.segments = rows.size();
   return e;
 }
 
@@ -56,10 +58,11 @@ void check_bounds(const case_spec& c, const problem& p, const batch& rows) {
 // `only`: buffers of one direction; empty: all.
 void allocate(const case_spec& c, input_set& set, std::optional<direction> only = {}) {
   const problem& p = set.agreed;
-  // Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences is told by kv_lens
-  // alone.
+  // Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences or segments is told by
+  // the tensor of their lengths alone.
   extents shape_sizes = bounds_of(p);
   shape_sizes.b = set.sizes.b;
+  shape_sizes.segments = set.sizes.segments;
   // Without lengths there is nothing but the shape to tell how many rows and parts there are.
   if (p.operation == op::combine) {
     shape_sizes.t = set.sizes.t;
@@ -96,6 +99,7 @@ void fill_lengths(const fill_job& job) {
   };
   fill(slot::cu_seqlens_q, [&](std::int64_t i) { return job.rows.first_row(i); });
   fill(slot::cu_seqlens_kv, [&](std::int64_t i) { return job.rows.first_key(i); });
+  fill(slot::cu_segments, [&](std::int64_t i) { return job.rows.first_row(i); });
   fill(slot::kv_lens, [&](std::int64_t i) { return job.rows.at(i).kv_len; });
 }
 

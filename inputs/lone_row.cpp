@@ -60,7 +60,8 @@ void write_lengths(buffer& b, std::int64_t keys, std::uint64_t seed) {
 }
 
 bool is_length(slot where) {
-  return where == slot::cu_seqlens_q || where == slot::kv_lens || where == slot::cu_seqlens_kv;
+  return where == slot::cu_seqlens_q || where == slot::kv_lens || where == slot::cu_seqlens_kv ||
+         where == slot::cu_segments;
 }
 
 }  // namespace
@@ -69,6 +70,7 @@ problem lone_row_problem(const case_spec& c, const problem& whole, std::int64_t 
   problem alone = whole;
   alone.batch = alone.total_q = alone.max_q_len = 1;
   alone.max_kv_len = alone.total_kv = keys_seen(batch(c).rows()[static_cast<std::size_t>(row)]);
+  if (is_vision(c.operation)) alone.total_q = alone.max_q_len = alone.total_kv;
   return alone;
 }
 

@@ -12,7 +12,8 @@
 namespace msabench {
 
 // The problem of that call, from the problem of the case: one sequence, which ends at the row, and one query token. So
-// bounds that a plan may look at (batch, lengths) are those of the row, not of the batch that it came from.
+// bounds that a plan may look at (batch, lengths) are those of the row, not of the batch that it came from. Of vit_attend
+// it is the row's segment, which its tokens cannot do without, and `row` has to be the first of it.
 problem lone_row_problem(const case_spec& c, const problem& whole, std::int64_t row);
 
 // The tensors of that call. Caches and weights are those of `whole`, in the same memory; what counts tokens or sequences

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle's answer to an `attend` or `dense` case and the checks K0-K3 against it.
+// The oracle's answer to an `attend`, `dense` or `vit_attend` case and the checks K0-K3 against it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace msabench::judge {
 
-// Without ids for `dense`: every visible key.
+// Without ids for `dense`: every visible key. Of `vit_attend` the segments are the sequences.
 reference::attend_inputs attend_inputs_of(const subject& what);
 
 // The families whose weights are equal and whose values code something (K3).

@@ -38,6 +38,7 @@ reference::attend_inputs attend_inputs_of(const subject& what) {
                               input(what, slot::q_scale),
                               input(what, slot::k_scale),
                               input(what, slot::v_scale)};
+  if (what.agreed.operation == op::vit_attend) in.cu_seqlens_q = in.cu_seqlens_kv = input(what, slot::cu_segments);
   if (what.agreed.asked.in_id_layout == id_layout::htk && in.ids.desc.shape.size() == 3) {
     std::swap(in.ids.desc.shape[0], in.ids.desc.shape[1]);
     std::swap(in.ids.desc.strides[0], in.ids.desc.strides[1]);

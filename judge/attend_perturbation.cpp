@@ -148,6 +148,37 @@ std::optional<perturbed_row> perturbable_row::key_past_diagonal() const {
   return with(of_others(next, next + 1), none());
 }
 
+std::int64_t perturbable_row::segment_length(std::int64_t segment) const {
+  const tensor_view& ends = in_.cu_seqlens_q;
+  if (segment < 0 || segment + 1 >= ends.desc.shape[0]) return 0;
+  return ends.int_at(segment + 1) - ends.int_at(segment);
+}
+
+std::optional<perturbed_row> perturbable_row::causal_bound() const {
+  const std::int64_t behind = want_.row - in_.cu_seqlens_q.int_at(place_.sequence) + 1;
+  if (!has_segments() || behind >= place_.kv_len) return std::nullopt;
+  return with(none(), of_selected(behind, place_.kv_len));
+}
+
+// Keys are counted from the row's own segment, whose neighbours' lie before and behind it.
+std::optional<perturbed_row> perturbable_row::segments_joined() const {
+  if (!has_segments()) return std::nullopt;
+  const std::int64_t next = segment_length(place_.sequence + 1), previous = segment_length(place_.sequence - 1);
+  if (next > 0) return with(of_others(place_.kv_len, place_.kv_len + next), none());
+  return previous > 0 ? with(of_others(-previous, 0), none()) : std::nullopt;
+}
+
+// A score of 0 for each token that the segment is short of, and no value.
+std::optional<perturbed_row> perturbable_row::segment_padded() const {
+  if (!has_segments()) return std::nullopt;
+  std::int64_t longest = 0;
+  for (std::int64_t s = 0; s + 1 < in_.cu_seqlens_q.desc.shape[0]; ++s) longest = std::max(longest, segment_length(s));
+  if (longest == place_.kv_len) return std::nullopt;
+  contribution zeros = none();
+  zeros.weight = static_cast<double>(longest - place_.kv_len) * std::exp(-want_.lse);
+  return with(zeros, none());
+}
+
 std::optional<perturbed_row> perturbable_row::neighbour_values() const {
   if (in_.p.hkv < 2 || keys_.empty()) return std::nullopt;
   perturbed_row p{std::vector<double>(want_.out.size()), want_.lse};
@@ -274,6 +305,12 @@ std::optional<perturbed_row> perturbable_row::apply(perturbation fault) const {
       return one_block(true);
     case perturbation::swap_block:
       return swapped_block();
+    case perturbation::causal_bound:
+      return causal_bound();
+    case perturbation::segments_joined:
+      return segments_joined();
+    case perturbation::segment_padded:
+      return segment_padded();
     case perturbation::neighbour_head_v:
       return neighbour_values();
     case perturbation::swap_table_entries:

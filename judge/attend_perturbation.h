@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `attend` would answer if it had one of the gross faults of core/perturbation.h, computed from the right answer
+// What `attend`, `dense` or `vit_attend` would answer if it had one of the gross faults of core/perturbation.h, computed from the right answer
 // by exchanging the contribution of a key or block (docs/verdicts.md, "Detectability").
 #pragma once
 
@@ -40,6 +40,10 @@ class perturbable_row {
   contribution of_others(std::int64_t first_key, std::int64_t end_key) const;
   std::optional<perturbed_row> with(const contribution& added, const contribution& removed) const;
 
+  bool has_segments() const { return in_.kv_lens.desc.shape.empty(); }
+  // Tokens of a segment; 0 if there is none.
+  std::int64_t segment_length(std::int64_t segment) const;
+
   bool carries_values(std::int64_t first_key, std::int64_t end_key) const;
   const reference::attended_key& lightest_key() const;
   std::optional<std::int64_t> lightest_block() const;
@@ -48,6 +52,9 @@ class perturbable_row {
   std::optional<perturbed_row> one_block(bool twice) const;
   std::optional<perturbed_row> swapped_block() const;
   std::optional<perturbed_row> key_past_diagonal() const;
+  std::optional<perturbed_row> causal_bound() const;
+  std::optional<perturbed_row> segments_joined() const;
+  std::optional<perturbed_row> segment_padded() const;
   std::optional<perturbed_row> neighbour_values() const;
   std::optional<perturbed_row> swapped_pages() const;
   std::optional<perturbed_row> short_accumulation() const;

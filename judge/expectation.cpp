@@ -29,6 +29,7 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
   switch (what.agreed.operation) {
     case op::attend:
     case op::dense:
+    case op::vit_attend:
       return std::make_unique<attend_expectation>(what, rows);
     case op::msa:
       return std::make_unique<msa_expectation>(what, rows);

@@ -18,7 +18,8 @@ namespace msabench::reference {
 // block_table where p.paged(), else cu_seqlens_kv. Of keys and values only those are read that a wanted row selects and
 // sees. Stored values count times their scales: q_scale [T,Hq], k_scale and v_scale [1], [N,Hkv] or
 // [pages,Hkv,page_size], each 1 if absent. p.softmax_scale 0 stands for 1/sqrt(d). Without ids (no shape) every visible key
-// counts, as in dense(), and p.block only says which keys are named together.
+// counts, as in dense(), and p.block only says which keys are named together. Without kv_lens cu_seqlens_q and
+// cu_seqlens_kv are the segments of a vision tower (rows.h), as in vit_attend().
 struct attend_inputs {
   problem p;
   tensor_view q, k, v, ids, cu_seqlens_q, kv_lens, cu_seqlens_kv, block_table;

@@ -10,7 +10,14 @@
 namespace msabench::reference {
 namespace {
 
+bool are_segments(const tensor_view& kv_lens) { return kv_lens.desc.shape.empty(); }
+
 std::int64_t sequences_of(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens) {
+  if (are_segments(kv_lens)) {
+    if (cu_seqlens_q.desc.shape.size() != 1 || cu_seqlens_q.desc.shape[0] < 1)
+      throw suite_error("cu_segments must be [S+1]");
+    return cu_seqlens_q.desc.shape[0] - 1;
+  }
   const std::int64_t batch = kv_lens.desc.elements();
   if (cu_seqlens_q.desc.shape.size() != 1 || cu_seqlens_q.desc.shape[0] != batch + 1)
     throw suite_error(fmt::format("cu_seqlens_q must have one entry more than the {} of kv_lens", batch));
@@ -19,6 +26,10 @@ std::int64_t sequences_of(const tensor_view& cu_seqlens_q, const tensor_view& kv
 
 row_place place_in(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens, std::int64_t sequence,
                    std::int64_t row) {
+  if (are_segments(kv_lens)) {
+    const std::int64_t length = cu_seqlens_q.int_at(sequence + 1) - cu_seqlens_q.int_at(sequence);
+    return {sequence, length - 1, length};
+  }
   const std::int64_t kv_len = kv_lens.int_at(sequence);
   const std::int64_t end = cu_seqlens_q.int_at(sequence + 1);
   return {sequence, kv_len - (end - row), kv_len};

@@ -17,6 +17,9 @@ struct row_place {
   std::int64_t kv_len = 0;     // N_b
 };
 
+// Without kv_lens (no shape) the sequences are segments of a vision tower: as many keys as rows, all of which every row
+// sees, as if it were the last one.
+
 // Place of one row, without a map of all of them. suite_error for a row that is not below T.
 row_place place_of(const tensor_view& cu_seqlens_q, const tensor_view& kv_lens, std::int64_t row);
 // Blocks that a row at this place sees: own + 1, or 0 for an empty row.

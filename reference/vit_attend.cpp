@@ -11,13 +11,7 @@ std::vector<attend_row> vit_attend(const vit_attend_inputs& in, std::span<const 
   if (in.p.paged()) throw suite_error("vit_attend: there are no pages of patches");
   if (in.cu_segments.desc.shape.size() != 1 || in.cu_segments.desc.shape[0] < 1)
     throw suite_error("vit_attend: cu_segments must be [S+1]");
-
-  // Segments are the sequences of a batch in which every token is a query.
-  std::vector<std::int32_t> lengths;
-  for (std::int64_t s = 0; s + 1 < in.cu_segments.desc.shape[0]; ++s)
-    lengths.push_back(in.cu_segments.int_at(s + 1) - in.cu_segments.int_at(s));
-  const tensor_view kv_lens{lengths.data(), packed(i32, {std::ssize(lengths)})};
-  const row_map places(in.cu_segments, kv_lens);
+  const row_map places(in.cu_segments, {});
   for (const tensor_view* t : {&in.q, &in.k, &in.v})
     if (t->desc.shape.empty() || t->desc.shape[0] < places.total_rows())
       throw suite_error("vit_attend: q, k and v must hold every token of cu_segments");

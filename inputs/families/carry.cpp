@@ -8,8 +8,9 @@
 //
 // Every sum in any order is a multiple of 2^-7 (2^-3) and below 2^13 for 4096 keys: exact in fp32, so that the result
 // is the rest divided by the number of keys, about 2^-14 at the M3 shape. For that the sum of ones must vanish, and the
-// last block of a sequence, of which rows see any number of keys, is 0, +1, -1, +1, -1, ...: its sum is 0 or 1. Signs
-// alternate by channel and by KV head, and the odd key moves with both.
+// last block of a sequence, of which rows see any number of keys, is 0, +1, -1, +1, -1, ...: its sum is 0 or 1. A segment of
+// a vision tower, which every row sees to its end, ends so that it is 0. Signs alternate by channel and by KV head, and
+// the odd key moves with both.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -23,7 +24,11 @@ namespace {
 class carry_values : public attend_family {
  public:
   explicit carry_values(const attend_context& in)
-      : problem_(in.agreed), rows_(in.rows), chosen_(in.chosen), all_(in.definition.variant == "all") {}
+      : problem_(in.agreed),
+        rows_(in.rows),
+        chosen_(in.chosen),
+        all_(in.definition.variant == "all"),
+        segments_(is_vision(in.definition.operation)) {}
 
   double q_scale() const override { return 0; }
 
@@ -53,7 +58,7 @@ class carry_values : public attend_family {
     const std::int64_t half = problem_.block / 2;
     switch (of_block) {
       case role::alternating:
-        return offset == 0 ? 0 : offset % 2 == 1 ? sign : -sign;
+        return offset == 0 || is_spare(at) ? 0 : offset % 2 == 1 ? sign : -sign;
       case role::minus:
         return -sign;
       case role::plus:
@@ -66,12 +71,18 @@ class carry_values : public attend_family {
     return 0;
   }
 
+  // The last key of a segment whose keys after the block's first one are no pairs.
+  bool is_spare(const key_place& at) const {
+    const std::int64_t keys = rows_.at(at.sequence).kv_len, of_block = (keys - 1) % problem_.block + 1;
+    return segments_ && at.key + 1 == keys && of_block % 2 == 0;
+  }
+
   double odd_value() const { return problem_.kv == e4m3 ? 1 + 0x1p-3 : 1 + 0x1p-7; }
 
   problem problem_;
   const batch& rows_;
   const selection& chosen_;
-  bool all_;
+  bool all_, segments_;
 };
 
 }  // namespace

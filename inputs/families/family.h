@@ -16,7 +16,7 @@
 
 namespace msabench {
 
-// What a family of attention knows: `attend`, `msa`, and `dense`, whose rows select all that they see. The references outlive the family object.
+// What a family of attention knows: `attend`, `msa`, and `dense` and `vit_attend`, whose rows select all that they see. The references outlive the family object.
 struct attend_context {
   const case_spec& definition;
   const problem& agreed;

@@ -92,7 +92,7 @@ struct index_call {
   std::int64_t lse_row_stride, lse_head_stride;
 };
 
-/// Keys of a block where every visible key is read: dense has no blocks of its own.
+/// Keys of a block where every visible key is read: dense and vit_attend have no blocks of their own.
 inline constexpr std::int32_t dense_block = 128;
 
 /// Attention over the blocks of the ids, or over every visible key.

@@ -29,7 +29,7 @@ bool read_struct(const T* given, T& to) {
 /// Reads and checks a problem for these kernels. Used by query and plan alike, so that they agree.
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to);
 
-/// Keys of a block: the problem's, or dense's own, which knows no blocks.
+/// Keys of a block: the problem's, or dense_block where every key is read.
 std::int32_t block_size(const msabench_problem& problem);
 
 /// Most blocks that a row can have: topk, or all of the longest sequence.
@@ -48,6 +48,8 @@ msabench_status check_attend(const msabench_problem& problem, const msabench_arg
 
 /// attend_backward, and dense_backward, which has no ids.
 msabench_status check_backward(const msabench_problem& problem, const msabench_args* args, backward_call& call);
+/// The segments of vit_attend are the sequences of its call.
+msabench_status check_vit_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
 msabench_status check_msa(const msabench_problem& problem, const msabench_args* args, msa_call& call);
 

@@ -69,6 +69,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.attend_backward != nullptr;
     case MSABENCH_OP_DENSE_BACKWARD:
       return kernels.dense_backward != nullptr;
+    case MSABENCH_OP_VIT_ATTEND:
+      return kernels.vit_attend != nullptr;
     default:
       return false;
   }
@@ -268,6 +270,21 @@ msabench_status check_prologue(const implementation& kernels, const msabench_pro
   return check_rotation(p);
 }
 
+/// There are no groups and no caches of a vision tower.
+msabench_status check_vision(const msabench_problem& p) {
+  if (p.hq != p.hkv) {
+    return fail(MSABENCH_INVALID_PROBLEM, "hq %d: vision has as many query heads as KV heads; pass hkv %d", p.hq,
+                p.hkv);
+  }
+  if (p.page_layout != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "page_layout %d: patches have no pages; pass 0", p.page_layout);
+  }
+  if (p.kv_scale != 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "kv_scale %d: patches have no scales; pass 0", p.kv_scale);
+  }
+  return MSABENCH_OK;
+}
+
 msabench_status check_operator(const implementation& kernels, const msabench_problem& p) {
   switch (p.op) {
     case MSABENCH_OP_QK_NORM_ROPE:
@@ -277,11 +294,12 @@ msabench_status check_operator(const implementation& kernels, const msabench_pro
     default:
       break;
   }
-  const bool is_dense = reads_all_keys(p.op), is_msa = p.op == MSABENCH_OP_MSA;
+  const bool reads_all = reads_all_keys(p.op), is_msa = p.op == MSABENCH_OP_MSA;
   const bool attends = is_attention(p.op) || is_attention_backward(p.op);
   const bool indexes = is_msa || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
   auto status = check_batch(p);
-  if (status == MSABENCH_OK && !is_dense) status = check_selection(p);
+  if (status == MSABENCH_OK && p.op == MSABENCH_OP_VIT_ATTEND) status = check_vision(p);
+  if (status == MSABENCH_OK && !reads_all) status = check_selection(p);
   if (status == MSABENCH_OK) status = check_block_count(p);
   if (status == MSABENCH_OK && attends) status = check_attention(kernels, p);
   if (status == MSABENCH_OK && is_attention_backward(p.op)) status = check_gradients(kernels, p);

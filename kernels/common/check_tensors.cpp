@@ -132,6 +132,62 @@ void read_index_branch(const msabench_problem& p, const msabench_args& args, ind
   call.q_scale_head_stride = q_scale.strides[1];
 }
 
+/// Segments, and that the tensors hold all of their tokens (`rows` of them).
+msabench_status check_segments(const msabench_problem& p, const msabench_args& args, std::int64_t rows, lengths& to) {
+  const auto status = check_tensors(args, {{MSABENCH_CU_SEGMENTS, "cu_segments", int32_type, 1, {any}}});
+  if (status != MSABENCH_OK) return status;
+  const msabench_tensor& ends = *tensor_at(args, MSABENCH_CU_SEGMENTS);
+  const std::int64_t segments = ends.shape[0] - 1;
+  if (segments < 0 || segments > p.batch) {
+    return fail(MSABENCH_INVALID_PROBLEM,
+                "cu_segments.shape[0] %lld: one more than segments, of which the plan has %lld; plan for more",
+                static_cast<long long>(ends.shape[0]), static_cast<long long>(p.batch));
+  }
+  to = {static_cast<const std::int32_t*>(ends.data), nullptr, segments};
+  if (to.tokens() > rows) {
+    return fail(MSABENCH_INVALID_PROBLEM, "q.shape[0] %lld: cu_segments ends at %lld; pass as many rows",
+                static_cast<long long>(rows), static_cast<long long>(to.tokens()));
+  }
+  return MSABENCH_OK;
+}
+
+/// Keys or values of patches, which lie as the queries do.
+cache patches_view(const msabench_tensor& tensor, const lengths& segments) {
+  cache view{};
+  view.data = static_cast<const char*>(tensor.data);
+  view.type = tensor.dtype;
+  view.token_stride = tensor.strides[0];
+  view.head_stride = tensor.strides[1];
+  view.cu_seqlens_kv = segments.cu_seqlens_q;
+  return view;
+}
+
+/// Queries and outputs of attention into the call.
+void read_main_branch(const msabench_problem& p, const msabench_args& args, attend_call& call) {
+  const msabench_tensor& q = *tensor_at(args, MSABENCH_Q);
+  const msabench_tensor& out = *tensor_at(args, MSABENCH_OUT);
+  call.kv_heads = p.hkv;
+  call.group = p.hq / p.hkv;
+  call.d = p.d;
+  call.block = block_size(p);
+  call.topk = p.topk;
+  call.capacity = static_cast<std::int32_t>(block_capacity(p));
+  call.scale = static_cast<float>(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d)));
+  call.q = static_cast<const char*>(q.data);
+  call.q_type = p.q;
+  call.q_row_stride = q.strides[0];
+  call.q_head_stride = q.strides[1];
+  call.out = static_cast<char*>(out.data);
+  call.out_type = p.out;
+  call.out_row_stride = out.strides[0];
+  call.out_head_stride = out.strides[1];
+  if (const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE)) {
+    call.lse = static_cast<float*>(lse->data);
+    call.lse_row_stride = lse->strides[0];
+    call.lse_head_stride = lse->strides[1];
+  }
+}
+
 }  // namespace
 
 msabench_status check_select(const msabench_problem& p, const msabench_args* given, select_call& call) {
@@ -207,36 +263,33 @@ msabench_status check_attend(const msabench_problem& p, const msabench_args* giv
   if (status == MSABENCH_OK) status = check_lengths(p, args, "q", rows, call.rows);
   if (status == MSABENCH_OK) status = check_cache(p, args, call.rows.batch);
   if (status != MSABENCH_OK) return status;
-  const msabench_tensor& q = *tensor_at(args, MSABENCH_Q);
-  const msabench_tensor& out = *tensor_at(args, MSABENCH_OUT);
-  call.kv_heads = p.hkv;
-  call.group = p.hq / p.hkv;
-  call.d = p.d;
-  call.block = block_size(p);
-  call.topk = p.topk;
-  call.capacity = static_cast<std::int32_t>(block_capacity(p));
-  call.scale = static_cast<float>(p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d)));
+  read_main_branch(p, args, call);
   call.keys = cache_view(p, args, MSABENCH_K, MSABENCH_BLOCK_TABLE, scale_view(p, args, k_scale_of(p)));
   call.values = cache_view(p, args, MSABENCH_V, MSABENCH_BLOCK_TABLE, scale_view(p, args, v_scale_of(p)));
-  call.q = static_cast<const char*>(q.data);
-  call.q_type = p.q;
-  call.q_row_stride = q.strides[0];
-  call.q_head_stride = q.strides[1];
   if (has_ids) {
     const msabench_tensor& ids = *tensor_at(args, MSABENCH_IDS);
     call.ids = static_cast<const std::int32_t*>(ids.data);
     call.id_row_stride = ids.strides[0];
     call.id_head_stride = ids.strides[1];
   }
-  call.out = static_cast<char*>(out.data);
-  call.out_type = p.out;
-  call.out_row_stride = out.strides[0];
-  call.out_head_stride = out.strides[1];
-  if (const msabench_tensor* lse = tensor_at(args, MSABENCH_LSE)) {
-    call.lse = static_cast<float*>(lse->data);
-    call.lse_row_stride = lse->strides[0];
-    call.lse_head_stride = lse->strides[1];
-  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_vit_attend(const msabench_problem& p, const msabench_args* given, attend_call& call) {
+  msabench_args args;
+  auto status = read_args(given, args);
+  if (status != MSABENCH_OK) return status;
+  const std::int64_t rows = first_dimension(args, MSABENCH_Q);
+  status = check_tensors(args, {{MSABENCH_Q, "q", p.q, 3, {any, p.hq, p.d}},
+                                {MSABENCH_K, "k", p.kv, 3, {rows, p.hq, p.d}},
+                                {MSABENCH_V, "v", p.kv, 3, {rows, p.hq, p.d}},
+                                {MSABENCH_OUT, "out", p.out, 3, {rows, p.hq, p.d}},
+                                {MSABENCH_LSE, "lse", fp32_type, 2, {rows, p.hq}, true}});
+  if (status == MSABENCH_OK) status = check_segments(p, args, rows, call.rows);
+  if (status != MSABENCH_OK) return status;
+  read_main_branch(p, args, call);
+  call.keys = patches_view(*tensor_at(args, MSABENCH_K), call.rows);
+  call.values = patches_view(*tensor_at(args, MSABENCH_V), call.rows);
   return MSABENCH_OK;
 }
 

@@ -9,13 +9,15 @@
 namespace msabench::kernels {
 
 constexpr bool is_attention(msabench_op op) {
-  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA;
+  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA || op == MSABENCH_OP_VIT_ATTEND;
 }
 constexpr bool is_attention_backward(msabench_op op) {
   return op == MSABENCH_OP_ATTEND_BACKWARD || op == MSABENCH_OP_DENSE_BACKWARD;
 }
-/// Without ids.
-constexpr bool reads_all_keys(msabench_op op) { return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_DENSE_BACKWARD; }
+/// Without ids, and so without blocks.
+constexpr bool reads_all_keys(msabench_op op) {
+  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_DENSE_BACKWARD || op == MSABENCH_OP_VIT_ATTEND;
+}
 constexpr bool is_index_branch(msabench_op op) { return op == MSABENCH_OP_SCORE || op == MSABENCH_OP_INDEX; }
 
 /// Every id form is handled as the lenient one. Ties go to the lower id, and a row's bits depend on nothing but its own

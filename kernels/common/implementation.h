@@ -33,6 +33,7 @@ struct implementation {
   void (*select)(const select_call&, const run_context&) = nullptr;
   void (*attend)(const attend_call&, const run_context&) = nullptr;
   void (*dense)(const attend_call&, const run_context&) = nullptr;
+  void (*vit_attend)(const attend_call&, const run_context&) = nullptr;
   void (*msa)(const msa_call&, const run_context&) = nullptr;
   void (*score)(const index_call&, const run_context&) = nullptr;
   void (*index)(const index_call&, const run_context&) = nullptr;

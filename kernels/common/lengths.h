@@ -7,7 +7,7 @@
 
 namespace msabench::kernels {
 
-/// Where a query token stands in its sequence.
+/// Where a query token stands in its sequence, which is how much of it the token sees.
 struct row_place {
   std::int64_t sequence;  ///< b
   std::int64_t length;    ///< N_b
@@ -16,7 +16,7 @@ struct row_place {
 
 struct lengths {
   const std::int32_t* cu_seqlens_q;  ///< [batch + 1]
-  const std::int32_t* kv_lens;       ///< [batch]
+  const std::int32_t* kv_lens;       ///< [batch]; nullptr = segments, whose tokens see each other
   std::int64_t batch;
 
   /// T. Without sequences there is nothing to read it from.
@@ -26,6 +26,11 @@ struct lengths {
   row_place place(std::int64_t row) const {
     // Empty sequences repeat an entry; the last one that starts at or before the row is its own.
     const std::int64_t b = std::upper_bound(cu_seqlens_q, cu_seqlens_q + batch, row) - cu_seqlens_q - 1;
+    // Whoever sees all keys sees them as the last token does.
+    if (kv_lens == nullptr) {
+      const std::int64_t length = cu_seqlens_q[b + 1] - cu_seqlens_q[b];
+      return {b, length, length - 1};
+    }
     const std::int64_t after = cu_seqlens_q[b + 1] - row;
     return {b, kv_lens[b], kv_lens[b] - after};
   }

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/cpu/parallel.h"
@@ -22,7 +24,7 @@ struct sizes {
 std::int64_t tile_tokens(const msabench_problem& p, int threads) {
   const std::int64_t group = p.hq / p.hkv, longest = std::max<std::int64_t>(1, p.max_q_len);
   // Where all keys are visible, neighbours share them.
-  if (p.op == MSABENCH_OP_DENSE) return std::clamp<std::int64_t>(dense_rows / group, 1, longest);
+  if (reads_all_keys(p.op)) return std::clamp<std::int64_t>(dense_rows / group, 1, longest);
   if (p.block < least_block_tile) return 1;
   std::int64_t tokens = std::clamp<std::int64_t>(sharing_rows / group, 1, longest);
   while (tokens > 1 && most_tiles(p.total_q, p.batch, tokens) * p.hkv < enough_tasks(threads)) tokens /= 2;
@@ -30,7 +32,7 @@ std::int64_t tile_tokens(const msabench_problem& p, int threads) {
 }
 
 sizes sizes_of(const msabench_problem& p, int threads) {
-  const bool dense = p.op == MSABENCH_OP_DENSE;
+  const bool dense = reads_all_keys(p.op);
   const std::int64_t tokens = tile_tokens(p, threads);
   // Of few tokens all heads are taken together, since their keys are read at the speed of memory.
   const std::int64_t heads = dense && tokens * (p.hq / p.hkv) <= 32 ? p.hkv : 1;
@@ -106,7 +108,9 @@ class attention_run {
     const std::int64_t seen = std::clamp<std::int64_t>(last.position + 1, 0, last.length);
     if (call_.ids == nullptr || sizes_.shares) {
       const key_list keys{tile.sequence, kv_head, nullptr, call_.block, seen};
-      return {tile, keys, last.position + 2 - tile.tokens, chunk_tiles(ceil_div(last.length, tile_keys))};
+      // Of a segment the first token sees all that the last one does.
+      const std::int64_t first_visible = call_.rows.kv_lens == nullptr ? seen : last.position + 2 - tile.tokens;
+      return {tile, keys, first_visible, chunk_tiles(ceil_div(last.length, tile_keys))};
     }
     const key_list keys = keys_of_token(tile, kv_head, 0, scratch);
     return {tile, keys, keys.count, chunk_tiles(keys.tiles())};

@@ -68,7 +68,7 @@ struct query_rows {
   const float* queries;  ///< [heads][tokens][group][d]
   std::int32_t heads, tokens, group;
   float scale;                 ///< of the base-2 exponents, not negative
-  std::int64_t first_visible;  ///< entries of the list that the first token sees; every later token sees one more
+  std::int64_t first_visible;  ///< entries of the list that the first token sees; every later token one more, if any
 
   std::int64_t count() const { return std::int64_t{heads} * tokens * group; }
 };

@@ -33,11 +33,11 @@ void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) 
 
 msabench_numerics numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
-  const bool is_dense = p.op == MSABENCH_OP_DENSE, attends = is_attention(p.op);
+  const bool reads_all = reads_all_keys(p.op), attends = is_attention(p.op);
   if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
-  const bool joined = is_dense || p.block < least_block_tile;
-  const std::int64_t keys = is_dense ? p.max_kv_len : selected;
+  const bool joined = reads_all || p.block < least_block_tile;
+  const std::int64_t keys = reads_all ? p.max_kv_len : selected;
   const std::int64_t block_tiles = std::min<std::int64_t>(p.topk, max_blocks(p)) * ceil_div(p.block, tile_keys);
   declare_sums(keys, joined ? ceil_div(keys, tile_keys) : block_tiles, declared);
   if (!attends) declared.chain_out = 0;
@@ -69,7 +69,9 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
 
 const kernels::implementation fast_kernels = {
     .name = "cpu",
-    .description = "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa and combine",
+    .description =
+        "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine and "
+        "vit_attend",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
     .profile = canonical_profile,
@@ -78,6 +80,7 @@ const kernels::implementation fast_kernels = {
     .select = select,
     .attend = attend,
     .dense = attend,
+    .vit_attend = attend,
     .msa = msa,
     .score = score,
     .index = index,

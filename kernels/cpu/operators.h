@@ -22,7 +22,8 @@ double select_scratch_bytes(const msabench_problem& problem, int threads);
 void index(const index_call& call, const run_context& context);
 double index_scratch_bytes(const msabench_problem& problem, int threads);
 
-/// Attention over selected blocks, or over all visible keys if the call has no ids (section 5).
+/// Attention over selected blocks, or over all visible keys if the call has no ids (section 5), which inside segments are
+/// all of them (section 8).
 void attend(const attend_call& call, const run_context& context);
 double attend_scratch_bytes(const msabench_problem& problem, int threads);
 

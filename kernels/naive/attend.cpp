@@ -62,6 +62,8 @@ void load_tile(const stages& stage, const cache& from, const row_place& place, s
   }
 }
 
+row_place segment_place(const lengths& segments, std::int64_t row) { return segments.place(row); }
+
 std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32_t block_size) {
   const std::int64_t end = std::min(place.position + 1, place.length);
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(end - block * block_size, 0, block_size));
@@ -134,7 +136,8 @@ void store(const weighted_sum& row, float maximum, const output_row& to) {
 
 void attend_row(const stages& stage, const attend_call& call, std::int64_t row, std::int32_t kv_head, void* memory) {
   const attend_scratch scratch(memory, {call.group, call.d, call.block, call.capacity});
-  const row_place place = call.rows.place(row);
+  const bool in_segment = call.rows.kv_lens == nullptr;
+  const row_place place = in_segment ? stage.segment_place(call.rows, row) : call.rows.place(row);
   const std::int32_t slots =
       call.ids == nullptr ? stage.all_blocks(place, call.block, scratch.blocks, call.capacity)
                           : stage.row_blocks(place, call.ids + row * call.id_row_stride + kv_head * call.id_head_stride,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// attend and dense: attention over the selected blocks or all visible keys (docs/contract.md, section 5), in two passes
-// over a row's keys: scores and their maximum, then exponentials and values. Each block gives a partial sum in fp32, and
-// the blocks are added in the order of the ids; a block is at most Bk dependent additions long, so an output element has
-// at most Bk + topk of them. dense goes through blocks of 128 keys, as many as there are.
+// attend, dense and vit_attend: attention over the selected blocks or all visible keys (docs/contract.md, sections 5 and
+// 8), in two passes over a row's keys: scores and their maximum, then exponentials and values. Each block gives a partial
+// sum in fp32, and the blocks are added in the order of the ids; a block is at most Bk dependent additions long, so an
+// output element has at most Bk + topk of them. dense and vit_attend go through blocks of 128 keys, as many as there are.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ float token_scale(const cache& from, std::int64_t sequence, std::int64_t head, s
 void load_tile(const stages& stage, const cache& from, const row_place& place, std::int32_t kv_head,
                std::int32_t block_size, const tile& shape, float* to);
 
+row_place segment_place(const lengths& segments, std::int64_t row);
 std::int32_t visible_keys(const row_place& place, std::int64_t block, std::int32_t block_size);
 std::int32_t query_head(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group);
 std::int32_t row_blocks(const row_place& place, const std::int32_t* ids, std::int32_t topk, std::int32_t block_size,

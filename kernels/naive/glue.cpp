@@ -36,12 +36,12 @@ void declare_scaled_operands(const msabench_problem& problem, msabench_numerics&
 
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared = fp32_numerics(problem);
-  const bool is_dense = reads_all_keys(problem.op), is_msa = problem.op == MSABENCH_OP_MSA;
+  const bool reads_all = reads_all_keys(problem.op), is_msa = problem.op == MSABENCH_OP_MSA;
   const bool differentiates = is_attention_backward(problem.op), attends = is_attention(problem.op) || differentiates;
   if (!attends && !is_index_branch(problem.op)) return declared;
   if (!differentiates) declare_scaled_operands(problem, declared);
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
-  const std::int64_t blocks = is_dense ? block_capacity(problem) : problem.topk, block = block_size(problem);
+  const std::int64_t blocks = reads_all ? block_capacity(problem) : problem.topk, block = block_size(problem);
   const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
   const std::int64_t in_turn = std::min<std::int64_t>(block + blocks, most_keys);
   declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
@@ -151,6 +151,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .select = run_select,
                    .attend = run_attend,
                    .dense = run_attend,
+                   .vit_attend = run_attend,
                    .msa = run_msa,
                    .score = run_score,
                    .index = run_index,

@@ -11,6 +11,7 @@
 namespace msabench::naive {
 
 const stages exact_stages{
+    .segment_place = segment_place,
     .visible_keys = visible_keys,
     .query_head = query_head,
     .index_head = index_head,

@@ -43,6 +43,9 @@ struct output_row {
 struct stages;
 
 struct stages {
+  /// Where a token stands in its segment of a vision tower: at the end, since it sees all of it.
+  row_place (*segment_place)(const lengths&, std::int64_t row);
+
   /// How many keys of `block` the row sees; they are the block's first ones.
   std::int32_t (*visible_keys)(const row_place&, std::int64_t block, std::int32_t block_size);
 

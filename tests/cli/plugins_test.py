@@ -408,6 +408,11 @@ class PlantedFaults(ProgramTest):
                 with self.subTest(operator=operator, name=name):
                     self.failing(name, operator, r"at (row|key) \d+, (KV )?head \d+, channel \d+: |errors of d[qkv] are [\d.]+ times")
 
+    def test_vit_attend(self):
+        for name in ("vit_joins_segments", "vit_causal", "vit_drops_remainder", "pads_tiles", "drop_key", "wrong_kv_head"):
+            with self.subTest(name=name):
+                self.failing(name, "vit_attend")
+
     def test_wrong_kv_head(self):
         self.failing("wrong_kv_head", "attend")
 

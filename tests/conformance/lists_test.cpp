@@ -247,13 +247,16 @@ TEST(targets, no_case_with_rows_is_without) {
     for (const op o : f.operators)
       for (const auto v : f.variants)
         for (const char* shape : {"m3", "h2x1.d64.b32.k1.l0.i0", "h2x1.d64.b32.k1.l1.i0", "h2x2.d64.b32.k4.l0.i4"})
-          for (const char* lengths : {"q1.n1", "q1.n100", "q3.n4K"}) {
+          for (const char* lengths : {"q1.n1", "q1.n100", "q3.n4K", "g1x2x2", "g9x8x8_1x2x4"}) {
+            if (is_vision(o) != (*lengths == 'g') || (is_vision(o) && std::string_view(shape).starts_with("h2x1")))
+              continue;
             const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
+            const bool no_cache = o == op::combine || o == op::qk_norm_rope || is_vision(o);
             const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
-                                      (o == op::select                                         ? "fp32/"
-                                       : (o == op::combine || o == op::qk_norm_rope)           ? "bf16/"
-                                       : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
-                                                                                               : "bf16.paged/") +
+                              (o == op::select                                         ? "fp32/"
+                               : no_cache                                              ? "bf16/"
+                               : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
+                                                                                       : "bf16.paged/") +
                                       family + "/s0");
             EXPECT_FALSE(targets_of(c).empty()) << name(c);
           }

@@ -58,11 +58,13 @@ numerics honest_numerics(dtype type) {
 }
 
 attend_world::attend_world(const attend_shape& s, const std::string& family) : shape(s) {
+  shape.dense = s.dense || s.segments;
   for (std::size_t b = 0; b < s.sequences.size(); ++b) {
     const auto& seq = s.sequences[b];
     const std::int64_t first_key = cumulated(s.sequences, &sequence::kv_len)[b];
     for (std::int64_t i = 0; i < seq.q_len; ++i)
-      places_.push_back({static_cast<std::int64_t>(b), seq.kv_len - seq.q_len + i, seq.kv_len, first_key});
+      places_.push_back({static_cast<std::int64_t>(b), s.segments ? seq.kv_len - 1 : seq.kv_len - seq.q_len + i,
+                         seq.kv_len, first_key});
   }
   std::int64_t keys = 0, longest = 0;
   for (const auto& seq : s.sequences) {
@@ -71,7 +73,7 @@ attend_world::attend_world(const attend_shape& s, const std::string& family) : s
   }
   definition.family = family;
   definition.type = s.type;
-  definition.operation = agreed.operation = s.dense ? op::dense : op::attend;
+  definition.operation = agreed.operation = s.segments ? op::vit_attend : s.dense ? op::dense : op::attend;
   agreed.hq = s.hq;
   agreed.hkv = agreed.hi = s.hkv;
   agreed.d = agreed.di = s.d;
@@ -165,6 +167,10 @@ judge::subject attend_world::subject() const {
                     {slot::cu_seqlens_kv, cu_kv.view()}},
                    targets};
   if (!shape.dense) s.inputs.emplace(slot::ids, ids.view());
+  if (shape.segments) {
+    for (const slot lengths : {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv}) s.inputs.erase(lengths);
+    s.inputs.emplace(slot::cu_segments, cu_q.view());
+  }
   return s;
 }
 

@@ -32,6 +32,8 @@ struct attend_shape {
   std::vector<sequence> sequences = {{20, 45}};
   dtype type = bf16;
   bool dense = false;  // no ids: every visible key
+  // vit_attend: every key of the sequence, each of which is a query.
+  bool segments = false;
 };
 
 // Where an emulated implementation departs from plain single precision. Faults edit the list of keys (in order of

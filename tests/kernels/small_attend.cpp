@@ -25,6 +25,10 @@ double u_of(msabench_dtype type) {
   return std::ldexp(1.0, type.code == bf16_type.code ? -8 : type.bits == 16 ? -11 : -24);
 }
 
+msabench_op operator_of(const attend_shape& shape) {
+  return shape.segments ? MSABENCH_OP_VIT_ATTEND : shape.dense ? MSABENCH_OP_DENSE : MSABENCH_OP_ATTEND;
+}
+
 void fill_random(buffer& to, std::mt19937& random) {
   // Uniform by integers: the standard distributions differ between libraries.
   const auto& shape = to.shape();
@@ -45,7 +49,8 @@ void fill_random(buffer& to, std::mt19937& random) {
 }  // namespace
 
 small_attend::small_attend(attend_shape given, unsigned seed)
-    : shape(std::move(given)), problem(empty_problem(shape.dense ? MSABENCH_OP_DENSE : MSABENCH_OP_ATTEND)) {
+    : shape(std::move(given)), problem(empty_problem(operator_of(shape))) {
+  shape.dense = shape.dense || shape.segments;
   std::mt19937 random(seed);
   make_lengths();
   problem.hq = shape.hq;
@@ -93,7 +98,8 @@ void small_attend::make_lengths() {
 
 void small_attend::make_cache(std::mt19937& random) {
   if (shape.page_layout == 0) {
-    const std::vector<std::int64_t> sizes{keys_, shape.hkv, shape.d};
+    // Patches are queries and keys, in tensors of one length.
+    const std::vector<std::int64_t> sizes{keys_ + (shape.segments ? shape.spare_rows : 0), shape.hkv, shape.d};
     k = buffer(shape.type, sizes, strides_of(sizes, shape.padded_strides));
     v = buffer(shape.type, sizes, strides_of(sizes, shape.padded_strides));
     fill_random(k, random);
@@ -169,9 +175,13 @@ arguments small_attend::args() const {
   if (!shape.dense) given.put(MSABENCH_IDS, ids);
   given.put(MSABENCH_OUT, out);
   given.put(MSABENCH_LSE, lse);
-  given.put(MSABENCH_CU_SEQLENS_Q, cu_seqlens_q);
-  given.put(MSABENCH_KV_LENS, kv_lens);
-  if (shape.page_layout == 0) given.put(MSABENCH_CU_SEQLENS_KV, cu_seqlens_kv);
+  if (shape.segments) {
+    given.put(MSABENCH_CU_SEGMENTS, cu_seqlens_q);
+  } else {
+    given.put(MSABENCH_CU_SEQLENS_Q, cu_seqlens_q);
+    given.put(MSABENCH_KV_LENS, kv_lens);
+    if (shape.page_layout == 0) given.put(MSABENCH_CU_SEQLENS_KV, cu_seqlens_kv);
+  }
   if (shape.page_layout != 0) given.put(MSABENCH_BLOCK_TABLE, block_table);
   if (shape.page_layout == 2) {
     // The two halves share everything but where they start.
@@ -200,7 +210,8 @@ expected_row small_attend::expected(std::int64_t row, std::int32_t head) const {
   std::int64_t b = 0;
   while (cu_seqlens_q.get({b + 1}) <= static_cast<double>(row)) ++b;
   const auto length = static_cast<std::int64_t>(kv_lens.get({b}));
-  const auto position = length - static_cast<std::int64_t>(cu_seqlens_q.get({b + 1})) + row;
+  const auto own = length - static_cast<std::int64_t>(cu_seqlens_q.get({b + 1})) + row;
+  const std::int64_t position = shape.segments ? length - 1 : own;
   const std::int32_t kv_head = head / (shape.hq / shape.hkv);
   std::set<std::int64_t> blocks;
   for (std::int32_t slot = 0; slot < shape.topk; ++slot)

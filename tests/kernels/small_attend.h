@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small attend or dense problem with its tensors, and its result by double loops over the definition:
-// O = softmax(scale <q,k>) v over the keys j with j <= pos and j < N_b, for attend of the blocks in ids.
+// A small attend, dense or vit_attend problem with its tensors, and its result by double loops over the definition:
+// O = softmax(scale <q,k>) v over the keys j with j <= pos and j < N_b, for attend of the blocks in ids; for vit_attend
+// over all keys of the token's segment.
 #pragma once
 
 #include <msabench/plugin.h>
@@ -27,6 +28,7 @@ struct attend_shape {
   std::int64_t spare_rows = 2;  // rows of the token tensors past T
   double softmax_scale = 0;     // 0 = 1 / sqrt(d)
   bool dense = false;           // no ids: every visible key
+  bool segments = false;        // vit_attend: the same of the whole sequence, of which every token is a query
 };
 
 struct expected_row {

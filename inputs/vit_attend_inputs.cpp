@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inputs/operators.h"
+#include "inputs/selection.h"
+
+namespace msabench {
+
+// To the families a segment is a sequence whose rows all see the whole of it (inputs/batch.h).
+void fill_vit_attend(const fill_job& job) {
+  fill_attention(job, selection(job.definition, job.set.agreed, job.rows, false));
+}
+
+}  // namespace msabench
