@@ -280,6 +280,29 @@ std::vector<perturbation> vit_attend_targets(const case_spec& c) {
   return t;
 }
 
+std::vector<perturbation> rope3d_targets(const case_spec& c) {
+  const std::int32_t pairs = c.shape.d / 3 / 2;
+  if (pairs == 0) return {merge_ignored};
+  std::vector<perturbation> t = {rope_backwards};
+  if (c.variant != "random") return t;
+  const std::int32_t window = make_problem(c).vit_window;
+  bool long_item = false, video = false, wide = false, large = false;
+  for (const grid& g : c.lengths.grids) {
+    long_item |= window != 0 && g.t > window;
+    video |= g.t > 1 && window != 1;
+    wide |= g.w > 2;
+    large |= g.h > 2 || g.w > 2;
+  }
+  t.push_back(axes_swapped);
+  if (pairs > 1 && large) t.insert(t.end(), {base_of_text, dims_of_head});
+  if (wide) t.push_back(merge_ignored);
+  if (long_item) t.insert(t.end(), {t_not_restarted, window_ignored});
+  if (video) t.insert(t.end(), {two_axes_only, frames_apart});
+  t.push_back(rope_interleaved);
+  if (6 * pairs < c.shape.d && c.shape.d % 2 == 0) t.push_back(rope_all_dims);
+  return t;
+}
+
 std::vector<perturbation> norm_rope_targets(const case_spec& c) {
   const shape_spec& s = c.shape;
   const std::int32_t dims = make_problem(c).rope_dims, narrowest = std::min(s.d, s.di);
@@ -330,6 +353,7 @@ std::vector<perturbation> backward_targets(const case_spec& c) {
 
 std::vector<perturbation> targets_of(const case_spec& c) {
   if (c.operation == op::vit_attend) return vit_attend_targets(c);
+  if (c.operation == op::rope3d) return rope3d_targets(c);
   const opportunities can = look(c);
   if (c.operation == op::combine) return combine_targets(c);  // also of rows that see no key
   if (!can.rows) return {};

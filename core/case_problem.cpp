@@ -65,17 +65,22 @@ std::vector<sequence> segments(const case_spec& c) {
   return all;
 }
 
-// Every row of a segment sees all of it.
+// Every row of a segment sees all of it; heads of q and k are rotated.
 std::int64_t cost_of_segments(const case_spec& c) {
-  std::int64_t total = 0;
-  for (const auto& s : segments(c)) total += c.shape.hq * s.q_len * s.kv_len;
-  return total;
+  std::int64_t pairs = 0, tokens = 0;
+  for (const auto& s : segments(c)) {
+    pairs += s.q_len * s.kv_len;
+    tokens += s.q_len;
+  }
+  const bool attends = c.operation != op::rope3d, rotates = c.operation != op::vit_attend;
+  return c.shape.hq * ((attends ? pairs : 0) + (rotates ? 2 * tokens : 0));
 }
 
 // What a vision operator has beside the tokens of its segments.
 void describe_vision(const case_spec& c, problem& p) {
   // Items, not segments, are counted where segments are made.
   if (c.operation != op::vit_attend) p.batch += std::ssize(c.lengths.grids) - std::ssize(segments(c));
+  if (c.operation != op::vit_attend) p.rope_theta = 1e4;
   p.vit_window = c.options.window >= 0 ? c.options.window : usual_vit_window;
   // Queries are the keys, so that bounds of both are one.
   p.total_q = p.total_kv;
@@ -177,7 +182,9 @@ problem make_problem(const case_spec& c) {
   return p;
 }
 
-bool plants_selection(const case_spec& c) { return c.operation == op::msa && c.family != "random" && c.family != "recorded"; }
+bool plants_selection(const case_spec& c) {
+  return c.operation == op::msa && c.family != "random" && c.family != "recorded";
+}
 
 std::int64_t planted_directions(std::int64_t di) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(di)));

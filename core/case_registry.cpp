@@ -121,7 +121,7 @@ const std::vector<family_info>& make_families() {
        {"random", "skewed", "holes", "large", "tiny"}},
       {"tokens",
        "heads of tokens: normal; so small that eps counts; results below the normal range; one channel above all",
-       {op::qk_norm_rope},
+       {op::qk_norm_rope, op::rope3d},
        {"random", "small", "subnormal", "outlier"}},
   };
   return all;

@@ -35,6 +35,7 @@ constexpr operator_filler fillers[] = {
     {op::attend_backward, fill_attend_backward},
     {op::dense_backward, fill_dense_backward},
     {op::vit_attend, fill_vit_attend},
+    {op::rope3d, fill_rope3d},
 };
 
 extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
@@ -44,11 +45,15 @@ extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
   e.b = rows.size();
   e.n = rows.total_kv();
   e.segments = rows.size();
+  e.items = std::ssize(c.lengths.grids);
   return e;
 }
 
 void check_bounds(const case_spec& c, const problem& p, const batch& rows) {
-  const bool holds = p.operation == c.operation && p.total_q >= rows.total_q() && p.batch >= rows.size() &&
+  // What is counted where segments are made: the items.
+  const bool has_items = p.operation == op::rope3d || p.operation == op::vit3d;
+  const std::int64_t sequences = has_items ? std::ssize(c.lengths.grids) : rows.size();
+  const bool holds = p.operation == c.operation && p.total_q >= rows.total_q() && p.batch >= sequences &&
                      p.total_kv >= rows.total_kv() &&
                      std::all_of(rows.sequences().begin(), rows.sequences().end(),
                                  [&](const sequence& s) { return s.kv_len <= p.max_kv_len; });
@@ -63,6 +68,7 @@ void allocate(const case_spec& c, input_set& set, std::optional<direction> only 
   extents shape_sizes = bounds_of(p);
   shape_sizes.b = set.sizes.b;
   shape_sizes.segments = set.sizes.segments;
+  shape_sizes.items = set.sizes.items;
   // Without lengths there is nothing but the shape to tell how many rows and parts there are.
   if (p.operation == op::combine) {
     shape_sizes.t = set.sizes.t;
@@ -101,6 +107,20 @@ void fill_lengths(const fill_job& job) {
   fill(slot::cu_seqlens_kv, [&](std::int64_t i) { return job.rows.first_key(i); });
   fill(slot::cu_segments, [&](std::int64_t i) { return job.rows.first_row(i); });
   fill(slot::kv_lens, [&](std::int64_t i) { return job.rows.at(i).kv_len; });
+}
+
+void fill_grids(const fill_job& job) {
+  const auto found = std::find_if(job.set.inputs.begin(), job.set.inputs.end(),
+                                  [](const buffer& b) { return b.where == slot::grids; });
+  if (found == job.set.inputs.end() || !found->region) return;
+  prepare_whole(*found, job.definition.seed);
+  auto* data = reinterpret_cast<std::int32_t*>(found->region->data());
+  for (const grid& g : job.definition.lengths.grids) {
+    data[0] = static_cast<std::int32_t>(g.t);
+    data[1] = static_cast<std::int32_t>(g.h);
+    data[2] = static_cast<std::int32_t>(g.w);
+    data += found->desc.strides[0];
+  }
 }
 
 // Calls visit(region, contents) once for every region of the inputs.
@@ -164,6 +184,7 @@ input_set make_inputs(const case_spec& c, const problem& agreed) {
   allocate(c, set);
   const fill_job job{c, rows, set};
   fill_lengths(job);
+  fill_grids(job);
   filler->fill(job);
   for (const buffer& b : set.inputs)
     if (b.region && b.contents.empty())

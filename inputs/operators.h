@@ -12,7 +12,7 @@ class index_family;
 class selection;
 
 // What a filler is given: a set whose buffers are allocated and whose lengths (cu_seqlens_q, kv_lens, cu_seqlens_kv)
-// are written, and cu_segments.
+// are written, and cu_segments or grids.
 struct fill_job {
   const case_spec& definition;
   const batch& rows;
@@ -26,6 +26,7 @@ void fill_attend(const fill_job& job);
 void fill_index(const fill_job& job);  // score too: they have the same inputs
 void fill_dense(const fill_job& job);
 void fill_vit_attend(const fill_job& job);
+void fill_rope3d(const fill_job& job);
 void fill_msa(const fill_job& job);
 void fill_select(const fill_job& job);
 void fill_combine(const fill_job& job);

@@ -10,6 +10,7 @@
 #include "core/generator.h"
 #include "inputs/extent_list.h"
 #include "inputs/operators.h"
+#include "inputs/token_heads.h"
 
 namespace msabench {
 
@@ -18,47 +19,9 @@ namespace {
 // Above this only the rows of the table that a position of the call comes near are filled; the others read as 0.
 constexpr std::uint64_t small_table_bytes = std::uint64_t{64} << 20;
 
-// value(step) of a channel from a normal integer in [-510, 510].
-struct variant {
-  std::string_view name;
-  double x_scale, weight, weight_scale;
-};
-constexpr variant variants[] = {
-    {"random", 0x1p-7, 0, 0x1p-10},
-    {"small", 0x1p-17, 0, 0x1p-10},             // mean square near norm_eps
-    {"subnormal", 0x1p-24, -0.90625, 0x1p-13},  // of fp16: whole numbers of its last place before and after
-    {"outlier", 0x1p-7, 0, 0x1p-10},
-};
-
-const variant& variant_of(const case_spec& c) {
-  for (const variant& v : variants)
-    if (c.family == "tokens" && v.name == c.variant) return v;
-  throw suite_error("no heads of tokens for case " + name(c));
-}
-
-class tokens_filler {
+class weights_and_angles {
  public:
-  explicit tokens_filler(const fill_job& job) : job_(job), variant_(variant_of(job.definition)) {}
-
-  void fill_heads(slot where) const {
-    buffer& b = job_.input(where);
-    if (!b.region) return;
-    prepare_whole(b, job_.definition.seed);
-    const stream values = stream_of(where);
-    // k_idx has no axis of heads.
-    const bool one_head = b.desc.shape.size() == 2;
-    const std::int64_t heads = one_head ? 1 : b.desc.shape[1], dim = b.desc.shape.back();
-    const std::int64_t rows = job_.rows.total_q(), head_stride = one_head ? 0 : b.desc.strides[1];
-    const bool large = b.region->bytes() > small_bytes;
-#pragma omp parallel for schedule(static) if (large)
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t head = 0; head < heads; ++head)
-        for (std::int64_t c = 0; c < dim; ++c) {
-          const int step = values.normal_step(static_cast<std::uint64_t>((row * heads + head) * dim + c));
-          store(b.region->data(), b.desc.type, row * b.desc.strides[0] + head * head_stride + c,
-                value(step, c == (row + 5 * head) % dim));
-        }
-  }
+  explicit weights_and_angles(const fill_job& job) : job_(job), variant_(token_variant_of(job.definition)) {}
 
   void fill_weights(slot where) const {
     buffer& b = job_.input(where);
@@ -90,12 +53,6 @@ class tokens_filler {
  private:
   stream stream_of(slot where) const { return {name_without_seed(job_.definition), name(where), job_.definition.seed}; }
 
-  double value(int step, bool marked) const {
-    // A few steps of fp16's last place, which the norm multiplies by 1000 and the weight by a tenth.
-    if (variant_.name == "subnormal") return step / 128 * variant_.x_scale;
-    return step * variant_.x_scale * (marked && variant_.name == "outlier" ? 128 : 1);
-  }
-
   // cos and sin of 2 atan t, t from 16 bits; another bit turns them to the other half of the circle.
   static void fill_position(const buffer& b, const stream& angles, std::int64_t position) {
     const std::int64_t half = b.desc.shape[1] / 2, first = position * b.desc.strides[0];
@@ -123,14 +80,14 @@ class tokens_filler {
   }
 
   const fill_job& job_;
-  const variant& variant_;
+  const token_variant& variant_;
 };
 
 }  // namespace
 
 void fill_qk_norm_rope(const fill_job& job) {
-  const tokens_filler filler(job);
-  for (const slot where : {slot::q, slot::k, slot::q_idx, slot::k_idx}) filler.fill_heads(where);
+  for (const slot where : {slot::q, slot::k, slot::q_idx, slot::k_idx}) fill_token_heads(job, where);
+  const weights_and_angles filler(job);
   for (const slot where : {slot::q_norm, slot::k_norm, slot::q_idx_norm, slot::k_idx_norm}) filler.fill_weights(where);
   filler.fill_table();
 }

@@ -134,6 +134,7 @@ bool declares_formats(op o) {
     case op::dense_backward:
     case op::vit3d:
     case op::vit_attend:
+    case op::rope3d:
     case op::combine:
     case op::qk_norm_rope:
       return true;

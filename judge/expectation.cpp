@@ -9,6 +9,7 @@
 #include "judge/judge.h"
 #include "judge/msa_expectation.h"
 #include "judge/norm_rope_expectation.h"
+#include "judge/rope3d_expectation.h"
 #include "judge/score_expectation.h"
 #include "judge/select_expectation.h"
 
@@ -46,6 +47,8 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
     case op::attend_backward:
     case op::dense_backward:
       return std::make_unique<backward_expectation>(what);
+    case op::rope3d:
+      return std::make_unique<rope3d_expectation>(what, rows);
     default:
       throw suite_error(fmt::format("no oracle for operator {}", name(what.agreed.operation)));
   }

@@ -33,6 +33,10 @@ std::vector<std::string> value_scan::axes_of(slot where) {
       return {"row", "index head", "channel"};
     case slot::k_idx_rope:
       return {"row", "channel"};
+    case slot::positions:
+      return {"row", "axis"};
+    case slot::cu_segments:
+      return {"segment"};
     case slot::ids:
       return {"row", "index head", "slot"};
     default:
@@ -53,6 +57,12 @@ void value_scan::expect_finite(const span& s) {
   buffer_.resize(static_cast<std::size_t>(s.count));
   widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
   if (!std::ranges::all_of(buffer_, [](double x) { return std::isfinite(x); })) inspect(s, false, 0);
+}
+
+void value_scan::expect_integers(const span& s) {
+  const auto* values = static_cast<const std::int32_t*>(s.view->data);
+  for (std::int64_t i = 0; i < s.count; ++i)
+    if (is_poison(*s.view, s.offset + i, launch_, seed_)) note(unwritten_, s, i, values[s.offset + i], 0);
 }
 
 void value_scan::expect_written(const span& s, bool nan_is_a_value) {

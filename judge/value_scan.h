@@ -30,6 +30,8 @@ class value_scan {
   void expect_finite(const span& s);
   // Written, and not NaN unless that is a value here.
   void expect_written(const span& s, bool nan_is_a_value);
+  // Integers: written; their values are for another check.
+  void expect_integers(const span& s);
   void expect_exactly(const span& s, double value);
 
   // Reports damage of the gravest kind: unwritten, then not finite, then not the exact value.

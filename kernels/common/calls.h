@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/grids.h"
 #include "kernels/common/lengths.h"
 #include "kernels/common/types.h"
 
@@ -186,6 +187,26 @@ struct norm_rope_call {
   std::int32_t rope_dims;
   const float* cos_sin;  ///< [max_pos][rope_dims]
   std::int64_t cos_sin_stride;
+};
+
+/// Positions and segments of images and videos, and the rotation of their patches.
+struct rope3d_call {
+  /// q or k
+  struct tensor {
+    const char* x;  ///< [N][heads][d]
+    std::int64_t x_row_stride, x_head_stride;
+    char* y;  ///< the same, rotated
+    std::int64_t y_row_stride, y_head_stride;
+  };
+  patch_grids items;
+  std::int64_t tokens;  ///< N, of all items
+  tensor tensors[2];    ///< q, k
+  msabench_dtype type;  ///< of both
+  std::int32_t heads, d;
+  double theta;
+  std::int32_t* positions;  ///< [N][3] t, h, w
+  std::int64_t position_stride;
+  std::int32_t* cu_segments;  ///< [S + 1]
 };
 
 /// The index branch, and attention over the ids that it writes (attend.ids is not set).

@@ -71,6 +71,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.dense_backward != nullptr;
     case MSABENCH_OP_VIT_ATTEND:
       return kernels.vit_attend != nullptr;
+    case MSABENCH_OP_ROPE3D:
+      return kernels.rope3d != nullptr;
     default:
       return false;
   }
@@ -285,12 +287,32 @@ msabench_status check_vision(const msabench_problem& p) {
   return MSABENCH_OK;
 }
 
+/// What is asked of patches that are rotated.
+msabench_status check_rotated_patches(const implementation& kernels, const msabench_problem& p) {
+  auto status = check_batch(p);
+  if (status == MSABENCH_OK)
+    status = check_lower_bounds({{"hq", p.hq, 1}, {"d", p.d, 1}, {"vit_window", p.vit_window, 0}});
+  if (status == MSABENCH_OK) status = check_vision(p);
+  if (status == MSABENCH_OK) status = check_type(kernels, "q", p.q);
+  if (status != MSABENCH_OK) return status;
+  if (!same_type(p.q, p.kv)) {
+    return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: %s has keys of the type of q only; use that", p.kv.code,
+                p.kv.bits, p.kv.lanes, kernels.name);
+  }
+  if (!std::isfinite(p.rope_theta) || p.rope_theta < 0) {
+    return fail(MSABENCH_INVALID_PROBLEM, "rope_theta: no finite number from 0 up; pass one, or 0 for 1e4");
+  }
+  return MSABENCH_OK;
+}
+
 msabench_status check_operator(const implementation& kernels, const msabench_problem& p) {
   switch (p.op) {
     case MSABENCH_OP_QK_NORM_ROPE:
       return check_prologue(kernels, p);
     case MSABENCH_OP_COMBINE:
       return check_partials(kernels, p);
+    case MSABENCH_OP_ROPE3D:
+      return check_rotated_patches(kernels, p);
     default:
       break;
   }

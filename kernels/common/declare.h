@@ -31,7 +31,7 @@ inline msabench_profile canonical_profile(const msabench_problem& problem) {
       problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA;
   delivered.repeatable = 1;
   // Gradients of keys are sums over the rows of the call.
-  delivered.batch_invariant = !is_attention_backward(problem.op);
+  delivered.batch_invariant = !is_attention_backward(problem.op) && problem.op != MSABENCH_OP_ROPE3D;
   return delivered;
 }
 
@@ -44,9 +44,9 @@ inline msabench_numerics fp32_numerics(const msabench_problem& problem) {
                      : is_index_branch(problem.op)                ? problem.q_idx
                                                                   : fp32_type;
   declared.v_operand = attends || is_attention_backward(problem.op) ? problem.kv : fp32_type;
-  declared.out_store = attends || problem.op == MSABENCH_OP_COMBINE ? problem.out
-                       : problem.op == MSABENCH_OP_QK_NORM_ROPE     ? problem.q
-                                                                    : fp32_type;
+  declared.out_store = attends || problem.op == MSABENCH_OP_COMBINE                                 ? problem.out
+                       : problem.op == MSABENCH_OP_QK_NORM_ROPE || problem.op == MSABENCH_OP_ROPE3D ? problem.q
+                                                                                                    : fp32_type;
   declared.score_acc = declared.score_store = declared.p_operand = declared.pv_acc = fp32_type;
   declared.partial_store = declared.ds_operand = fp32_type;
   return declared;

@@ -14,6 +14,7 @@
 #include "kernels/naive/index.h"
 #include "kernels/naive/msa.h"
 #include "kernels/naive/norm_rope.h"
+#include "kernels/naive/rope3d.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -64,6 +65,8 @@ double operator_scratch_bytes(const msabench_problem& p) {
       return index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p));
     case MSABENCH_OP_QK_NORM_ROPE:
       return norm_rope_scratch_bytes(std::max(p.d, p.di));
+    case MSABENCH_OP_ROPE3D:
+      return rope3d_scratch_bytes(p.d);
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(p.splits, p.d);
     case MSABENCH_OP_ATTEND_BACKWARD:
@@ -101,6 +104,11 @@ void run_attend(const attend_call& call, const run_context& context) {
 void run_norm_rope(const norm_rope_call& call, const run_context& context) {
   norm_rope(*plugin_stages, call, context.threads, context.scratch,
             static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
+void run_rope3d(const rope3d_call& call, const run_context& context) {
+  rope3d(*plugin_stages, call, context.threads, context.scratch,
+         static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
 void run_combine(const combine_call& call, const run_context& context) {
@@ -152,6 +160,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .attend = run_attend,
                    .dense = run_attend,
                    .vit_attend = run_attend,
+                   .rope3d = run_rope3d,
                    .msa = run_msa,
                    .score = run_score,
                    .index = run_index,

@@ -2,8 +2,9 @@
 #include "kernels/naive/glue.h"
 
 const msabench_plugin* msabench_plugin_get(const msabench_host* host) {
-  return msabench::naive::plugin(host, "naive",
-                                 "plain fp32 loops on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, "
-                                 "combine, attend_backward and dense_backward",
-                                 msabench::naive::exact_stages);
+  return msabench::naive::plugin(
+      host, "naive",
+      "plain fp32 loops on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine, "
+      "attend_backward, dense_backward, rope3d and vit_attend",
+      msabench::naive::exact_stages);
 }

@@ -5,6 +5,7 @@
 #include "kernels/naive/attend_backward.h"
 #include "kernels/naive/combine.h"
 #include "kernels/naive/norm_rope.h"
+#include "kernels/naive/rope3d.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
 
@@ -39,6 +40,12 @@ const stages exact_stages{
     .add_dk = add_gradient,
     .add_dv = add_gradient,
     .store_gradient = store_gradient,
+    .rotate_token = rotate_token,
+    .segment_patches = segment_patches,
+    .place_in_frame = place_in_frame,
+    .angle_position = angle_position,
+    .axis_frequency = axis_frequency,
+    .rotate_patch = rotate_patch,
 };
 
 }  // namespace msabench::naive

@@ -40,6 +40,11 @@ struct output_row {
   std::int32_t d;
 };
 
+/// Where a patch stands: t in its segment, h and w in its item.
+struct patch_position {
+  std::int64_t t, h, w;
+};
+
 struct stages;
 
 struct stages {
@@ -126,6 +131,24 @@ struct stages {
 
   /// Overwrites one line [d] of a gradient.
   void (*store_gradient)(const float* values, std::int32_t d, msabench_dtype type, void* to);
+
+  /// All heads of q and k at one patch, and its position, from the stages below; `scratch` as rope3d_scratch_bytes says.
+  void (*rotate_token)(const stages&, const rope3d_call&, std::int64_t token, float* scratch);
+
+  /// Temporal patches of a segment of an item; the last segment has what is left.
+  std::int64_t (*segment_patches)(const patch_grids& items, const patch_grid& item);
+
+  /// h and w of a patch of a frame, which are in merge blocks.
+  patch_position (*place_in_frame)(const patch_grid& item, std::int64_t patch);
+
+  /// The coordinates that angles are made of. `segment_first`: the temporal patch of the item that t counts from.
+  patch_position (*angle_position)(const patch_position&, std::int64_t segment_first);
+
+  /// Angle of pair i of an axis of so many, of a head of d, for each step of its coordinate.
+  float (*axis_frequency)(std::int32_t i, std::int32_t pairs, std::int32_t d, double theta);
+
+  /// Rotates the pairs (i, i + pairs) of one head, in place; what is left passes through.
+  void (*rotate_patch)(const float* cosines, const float* sines, std::int32_t pairs, std::int32_t d, float* x);
 };
 
 /// The contract's own.

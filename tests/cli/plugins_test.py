@@ -408,6 +408,13 @@ class PlantedFaults(ProgramTest):
                 with self.subTest(operator=operator, name=name):
                     self.failing(name, operator, r"at (row|key) \d+, (KV )?head \d+, channel \d+: |errors of d[qkv] are [\d.]+ times")
 
+    def test_rope3d(self):
+        for name in ("rope3d_ignores_window", "rope3d_frames_apart", "rope3d_ignores_merge", "rope3d_swaps_axes",
+                     "rope3d_swaps_angles", "rope3d_keeps_counting", "rope3d_two_axes", "rope3d_text_base",
+                     "rope3d_head_dims", "rope3d_turns_rest", "rope3d_interleaved", "rope3d_backwards"):
+            with self.subTest(name=name):
+                self.failing(name, "rope3d")
+
     def test_vit_attend(self):
         for name in ("vit_joins_segments", "vit_causal", "vit_drops_remainder", "pads_tiles", "drop_key", "wrong_kv_head"):
             with self.subTest(name=name):
