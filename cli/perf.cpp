@@ -103,9 +103,9 @@ int perf(const arguments& a, const invocation& chosen) {
   a.out.open();
   const paths where = open_folder(a.folder);
 
+  install_interrupt_handler();
   const perf_session session(refs, a.impl.executor_settings(), setup);
   perf_run run = begin_speed_run(chosen.argv, setup, session);
-  install_interrupt_handler();
   const std::exception_ptr gave_out = measure_and_print(setup, session, a.out, run);
   a.out.print(perf_summary_text(run));
   a.out.write(to_report_json(run));

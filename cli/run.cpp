@@ -71,6 +71,7 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
                            const run_request& request, const output& out) {
   if (cases.empty()) fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
   for (const auto& c : cases) require_memory(c);  // before the first one runs, so that nothing is lost
+  install_interrupt_handler();  // before the worker starts: it takes a while, and its end is ours to report
   const auto on = impl.make();
   finished_run done{begin_record(request.argv, on->info()), nullptr};
   run_record& run = done.record;
@@ -80,7 +81,6 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
   run.shard_index = request.shard_index;
   run.shard_count = request.shard_count;
 
-  install_interrupt_handler();
   const auto naive = impl.make_naive();
   const runner_options options{
       impl.timeout_s(), impl.repro_suffix() + request.repro_suffix, naive.get(), {}, request.inspect};

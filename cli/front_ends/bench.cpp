@@ -146,8 +146,8 @@ int run(int argc, char** argv) {
   if (!only_lists) {
     const front_end_setup chosen = setup_from_environment();
     shared.setup = setup_of(chosen, shared.setup.what);
-    shared.session = std::make_unique<perf_session>(std::span(&chosen.impl, 1), chosen.how, shared.setup);
     install_interrupt_handler();
+    shared.session = std::make_unique<perf_session>(std::span(&chosen.impl, 1), chosen.how, shared.setup);
   }
   const std::size_t all = add_benchmarks(shared);
   const std::size_t ran = benchmark::RunSpecifiedBenchmarks();

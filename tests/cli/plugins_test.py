@@ -502,22 +502,27 @@ class Interrupted(ProgramTest):
             time.sleep(0.02)
         self.fail("did not come about")
 
-    def hanging(self, *arguments):
-        """A run whose worker has the hanging plugin loaded, and that worker."""
+    def hanging(self, *arguments, seen="hang_run"):
+        """A run whose worker has the hanging plugin loaded, or another file mapped, and that worker."""
         process = subprocess.Popen([MSABENCH, "check", "--impl", plugin("hang_run"), "--timeout-s", "100", *arguments],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
-        worker = self.until(lambda: [c for c in children_of(process.pid) if "hang_run" in text_of(pathlib.Path(f"/proc/{c}/maps"))])
+        worker = self.until(lambda: [c for c in children_of(process.pid) if seen in text_of(pathlib.Path(f"/proc/{c}/maps"))])
         return process, worker[0]
 
     def test_ctrl_c_leaves_a_partial_report(self):
+        """As soon as there is a worker, while it loads the plugin, and in a case."""
         path = self.folder / "r.json"
-        process, _ = self.hanging("--json", path)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-        self.assertEqual(process.returncode, 2, out + err)
-        report = json.loads(path.read_text())
-        self.assertTrue(report["run"]["partial"])
+        for seen, delay in (("", 0), ("hang_run", 0), ("hang_run", 1)):
+            with self.subTest(seen=seen, delay=delay):
+                path.unlink(missing_ok=True)
+                process, _ = self.hanging("--json", path, seen=seen)
+                time.sleep(delay)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=30)
+                self.assertEqual(process.returncode, 2, out + err)
+                report = json.loads(path.read_text())
+                self.assertTrue(report["run"]["partial"])
 
     def test_a_killed_parent_takes_its_worker_along(self):
         process, worker = self.hanging()
