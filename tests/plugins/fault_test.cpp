@@ -183,7 +183,7 @@ TEST(faults, rotated_patches_are_wrong) {
 
 TEST(faults, attention_inside_segments_is_wrong) {
   for (const char* name : {"vit_joins_segments", "vit_causal", "vit_drops_remainder", "pads_tiles", "drop_key",
-                           "drop_heavy_key", "double_block", "wrong_kv_head", "accumulate_16bit"}) {
+                           "drop_heavy_key", "double_block", "vit_other_head", "accumulate_16bit"}) {
     small_attend test({.hq = 2, .hkv = 2, .sequences = {{130, 130}, {9, 9}, {5, 5}}, .segments = true});
     const std::string found = verdict(name, test);
     EXPECT_EQ(found.rfind("row ", 0), 0u) << name << ": " << found;

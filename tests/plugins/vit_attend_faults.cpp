@@ -37,7 +37,19 @@ void attend_padded_block(const float* scores, float maximum, const tile& values,
   sum.weight += static_cast<float>(dense_block - values.count) * std::exp(-maximum);
 }
 
+std::int32_t head_of_next(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group) {
+  return query_head((kv_head + 1) % kv_heads, member, kv_heads, group);
+}
+
 }  // namespace
+
+/// vit_attend: the keys and values of the head before. wrong_kv_head changes nothing where there are no groups.
+const msabench_plugin* vit_other_head(const msabench_host* host) {
+  return with_stages(host, "vit_other_head", [](stages s) {
+    s.query_head = head_of_next;
+    return s;
+  });
+}
 
 /// vit_attend: a segment's tokens read the next segment as well.
 const msabench_plugin* vit_joins_segments(const msabench_host* host) {
