@@ -153,6 +153,28 @@ struct backward_call {
   gradient dq, dk, dv;
 };
 
+/// The loss of the index branch and its gradients, over the blocks of the ids or, in the warm-up, every visible key;
+/// contiguous batches.
+struct kl_call {
+  using token_tensor = backward_call::token_tensor;
+  using gradient = backward_call::gradient;
+
+  lengths rows;
+  std::int32_t kv_heads, group, d, di;  ///< Hkv = Hi, G
+  std::int32_t block, topk;
+  std::int64_t max_blocks;  ///< of a sequence
+  float scale, index_scale;
+  double coeff;
+  cache keys, index_keys;   ///< k, and k_idx, which has one head
+  token_tensor q, q_idx;    ///< [T][Hq][d], [T][Hi][di]
+  const std::int32_t* ids;  ///< [T][Hkv][topk]; nullptr = warm-up
+  std::int64_t id_row_stride, id_head_stride;
+  double* loss;  ///< [1]
+  msabench_dtype gradient_type;
+  gradient dq_idx, dk_idx;  ///< [T][Hi][di], [N][di]
+  gradient dq, dk;          ///< as q and k; data nullptr = not wanted
+};
+
 /// Partial results of disjoint sets of keys, put together.
 struct combine_call {
   std::int64_t parts, rows;  ///< P, T

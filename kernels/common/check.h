@@ -29,7 +29,8 @@ bool read_struct(const T* given, T& to) {
 /// Reads and checks a problem for these kernels. Used by query and plan alike, so that they agree.
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to);
 
-/// Keys of a block: the problem's, or dense_block where every key is read.
+/// Keys of a block: the problem's, or dense_block where every key is read; the warm-up of kl takes the problem's if it has
+/// any.
 std::int32_t block_size(const msabench_problem& problem);
 
 /// Most blocks that a row can have: topk, or all of the longest sequence.
@@ -52,6 +53,9 @@ msabench_status check_backward(const msabench_problem& problem, const msabench_a
 msabench_status check_vit_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
 msabench_status check_rope3d(const msabench_problem& problem, const msabench_args* args, rope3d_call& call);
+
+/// kl, in the warm-up without ids.
+msabench_status check_kl(const msabench_problem& problem, const msabench_args* args, kl_call& call);
 
 msabench_status check_msa(const msabench_problem& problem, const msabench_args* args, msa_call& call);
 

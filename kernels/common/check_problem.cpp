@@ -73,6 +73,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.vit_attend != nullptr;
     case MSABENCH_OP_ROPE3D:
       return kernels.rope3d != nullptr;
+    case MSABENCH_OP_KL:
+      return kernels.kl != nullptr;
     default:
       return false;
   }
@@ -203,9 +205,9 @@ msabench_status check_attention(const implementation& kernels, const msabench_pr
     return fail(MSABENCH_INVALID_PROBLEM, "hq %d: no multiple of hkv %d; every group has as many query heads", p.hq,
                 p.hkv);
   }
-  const bool is_scaled = has_scaled_e4m3(kernels, p.kv);
+  const bool is_scaled = has_scaled_e4m3(kernels, p.kv), is_kl = p.op == MSABENCH_OP_KL;  // kl has no out
   for (const auto& [field, type] :
-       {std::pair{"q", p.q}, std::pair{"kv", is_scaled ? p.q : p.kv}, std::pair{"out", p.out}}) {
+       {std::pair{"q", p.q}, std::pair{"kv", is_scaled ? p.q : p.kv}, std::pair{"out", is_kl ? p.q : p.out}}) {
     const auto refused = check_type(kernels, field, type);
     if (refused != MSABENCH_OK) return refused;
   }
@@ -231,7 +233,18 @@ msabench_status check_gradients(const implementation& kernels, const msabench_pr
     return fail(MSABENCH_UNSUPPORTED, "page_layout %d: training has contiguous batches; use 0", p.page_layout);
   }
   if (same_type(p.kv, e4m3_type)) return check_type(kernels, "kv", p.kv);
+  if (p.op == MSABENCH_OP_KL && same_type(p.k_idx, e4m3_type)) return check_type(kernels, "k_idx", p.k_idx);
   return check_type(kernels, "grad", p.grad);
+}
+
+msabench_status check_stage(const msabench_problem& p) {
+  if (p.kl_warm_up != 0 && p.kl_warm_up != 1) {
+    return fail(MSABENCH_UNSUPPORTED, "kl_warm_up %d: unknown; pass 0 or 1", p.kl_warm_up);
+  }
+  if (!std::isfinite(p.kl_coeff)) {
+    return fail(MSABENCH_INVALID_PROBLEM, "kl_coeff: not a finite number; pass one");
+  }
+  return MSABENCH_OK;
 }
 
 /// The host chooses the parts here, and the hint is how many there are at most.
@@ -316,29 +329,33 @@ msabench_status check_operator(const implementation& kernels, const msabench_pro
     default:
       break;
   }
-  const bool reads_all = reads_all_keys(p.op), is_msa = p.op == MSABENCH_OP_MSA;
-  const bool attends = is_attention(p.op) || is_attention_backward(p.op);
-  const bool indexes = is_msa || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
+  const bool reads_all = reads_all_keys(p), is_msa = p.op == MSABENCH_OP_MSA, is_kl = p.op == MSABENCH_OP_KL;
+  const bool attends = is_attention(p.op) || trains(p.op);
+  const bool indexes = is_msa || is_kl || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
   auto status = check_batch(p);
   if (status == MSABENCH_OK && p.op == MSABENCH_OP_VIT_ATTEND) status = check_vision(p);
   if (status == MSABENCH_OK && !reads_all) status = check_selection(p);
   if (status == MSABENCH_OK) status = check_block_count(p);
   if (status == MSABENCH_OK && attends) status = check_attention(kernels, p);
-  if (status == MSABENCH_OK && is_attention_backward(p.op)) status = check_gradients(kernels, p);
+  if (status == MSABENCH_OK && trains(p.op)) status = check_gradients(kernels, p);
   if (status == MSABENCH_OK && indexes) status = check_index_branch(kernels, p);
+  if (status == MSABENCH_OK && is_kl) status = check_stage(p);
   return status;
 }
 
 }  // namespace
 
-std::int32_t block_size(const msabench_problem& p) { return reads_all_keys(p.op) ? dense_block : p.block; }
+std::int32_t block_size(const msabench_problem& p) {
+  const bool has_blocks = p.op == MSABENCH_OP_KL && p.block > 0;
+  return reads_all_keys(p) && !has_blocks ? dense_block : p.block;
+}
 
 std::int64_t max_blocks(const msabench_problem& p) {
   return p.max_kv_len / block_size(p) + (p.max_kv_len % block_size(p) != 0);
 }
 
 std::int64_t block_capacity(const msabench_problem& p) {
-  return reads_all_keys(p.op) ? max_blocks(p) : std::min<std::int64_t>(p.topk, max_blocks(p));
+  return reads_all_keys(p) ? max_blocks(p) : std::min<std::int64_t>(p.topk, max_blocks(p));
 }
 
 msabench_status check_problem(const implementation& kernels, const msabench_problem* given, msabench_problem& to) {

@@ -14,9 +14,12 @@ constexpr bool is_attention(msabench_op op) {
 constexpr bool is_attention_backward(msabench_op op) {
   return op == MSABENCH_OP_ATTEND_BACKWARD || op == MSABENCH_OP_DENSE_BACKWARD;
 }
+/// Operators with gradients.
+constexpr bool trains(msabench_op op) { return is_attention_backward(op) || op == MSABENCH_OP_KL; }
 /// Without ids, and so without blocks.
-constexpr bool reads_all_keys(msabench_op op) {
-  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_DENSE_BACKWARD || op == MSABENCH_OP_VIT_ATTEND;
+constexpr bool reads_all_keys(const msabench_problem& p) {
+  return p.op == MSABENCH_OP_DENSE || p.op == MSABENCH_OP_DENSE_BACKWARD || p.op == MSABENCH_OP_VIT_ATTEND ||
+         (p.op == MSABENCH_OP_KL && p.kl_warm_up != 0);
 }
 constexpr bool is_index_branch(msabench_op op) { return op == MSABENCH_OP_SCORE || op == MSABENCH_OP_INDEX; }
 
@@ -30,8 +33,8 @@ inline msabench_profile canonical_profile(const msabench_problem& problem) {
   delivered.ties_low_id =
       problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA;
   delivered.repeatable = 1;
-  // Gradients of keys are sums over the rows of the call.
-  delivered.batch_invariant = !is_attention_backward(problem.op) && problem.op != MSABENCH_OP_ROPE3D;
+  // Gradients of keys are sums over the rows of the call, and the loss is a mean over them.
+  delivered.batch_invariant = !trains(problem.op) && problem.op != MSABENCH_OP_ROPE3D;
   return delivered;
 }
 
@@ -40,10 +43,10 @@ inline msabench_numerics fp32_numerics(const msabench_problem& problem) {
   msabench_numerics declared{};
   declared.struct_size = sizeof declared;
   const bool attends = is_attention(problem.op);
-  declared.operand = attends || is_attention_backward(problem.op) ? problem.q
-                     : is_index_branch(problem.op)                ? problem.q_idx
-                                                                  : fp32_type;
-  declared.v_operand = attends || is_attention_backward(problem.op) ? problem.kv : fp32_type;
+  declared.operand = attends || trains(problem.op) ? problem.q
+                     : is_index_branch(problem.op) ? problem.q_idx
+                                                   : fp32_type;
+  declared.v_operand = attends || trains(problem.op) ? problem.kv : fp32_type;
   declared.out_store = attends || problem.op == MSABENCH_OP_COMBINE                                 ? problem.out
                        : problem.op == MSABENCH_OP_QK_NORM_ROPE || problem.op == MSABENCH_OP_ROPE3D ? problem.q
                                                                                                     : fp32_type;

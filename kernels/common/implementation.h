@@ -42,6 +42,7 @@ struct implementation {
   void (*norm_rope)(const norm_rope_call&, const run_context&) = nullptr;
   void (*attend_backward)(const backward_call&, const run_context&) = nullptr;
   void (*dense_backward)(const backward_call&, const run_context&) = nullptr;
+  void (*kl)(const kl_call&, const run_context&) = nullptr;
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another

@@ -115,6 +115,8 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
       return run_checked(check_backward, plugin_kernels->attend_backward, context, args);
     case MSABENCH_OP_DENSE_BACKWARD:
       return run_checked(check_backward, plugin_kernels->dense_backward, context, args);
+    case MSABENCH_OP_KL:
+      return run_checked(check_kl, plugin_kernels->kl, context, args);
     default:
       return run_checked(check_attend, plugin_kernels->attend, context, args);
   }

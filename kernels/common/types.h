@@ -9,6 +9,7 @@
 namespace msabench::kernels {
 
 inline constexpr msabench_dtype int32_type{0, 32, 1};
+inline constexpr msabench_dtype fp64_type{2, 64, 1};
 inline constexpr msabench_dtype fp32_type{2, 32, 1};
 inline constexpr msabench_dtype fp16_type{2, 16, 1};
 inline constexpr msabench_dtype bf16_type{4, 16, 1};

@@ -24,7 +24,7 @@ struct sizes {
 std::int64_t tile_tokens(const msabench_problem& p, int threads) {
   const std::int64_t group = p.hq / p.hkv, longest = std::max<std::int64_t>(1, p.max_q_len);
   // Where all keys are visible, neighbours share them.
-  if (reads_all_keys(p.op)) return std::clamp<std::int64_t>(dense_rows / group, 1, longest);
+  if (reads_all_keys(p)) return std::clamp<std::int64_t>(dense_rows / group, 1, longest);
   if (p.block < least_block_tile) return 1;
   std::int64_t tokens = std::clamp<std::int64_t>(sharing_rows / group, 1, longest);
   while (tokens > 1 && most_tiles(p.total_q, p.batch, tokens) * p.hkv < enough_tasks(threads)) tokens /= 2;
@@ -32,7 +32,7 @@ std::int64_t tile_tokens(const msabench_problem& p, int threads) {
 }
 
 sizes sizes_of(const msabench_problem& p, int threads) {
-  const bool dense = reads_all_keys(p.op);
+  const bool dense = reads_all_keys(p);
   const std::int64_t tokens = tile_tokens(p, threads);
   // Of few tokens all heads are taken together, since their keys are read at the speed of memory.
   const std::int64_t heads = dense && tokens * (p.hq / p.hkv) <= 32 ? p.hkv : 1;

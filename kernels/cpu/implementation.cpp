@@ -33,7 +33,7 @@ void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) 
 
 msabench_numerics numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
-  const bool reads_all = reads_all_keys(p.op), attends = is_attention(p.op);
+  const bool reads_all = reads_all_keys(p), attends = is_attention(p.op);
   if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
   const bool joined = reads_all || p.block < least_block_tile;

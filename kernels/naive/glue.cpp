@@ -12,6 +12,7 @@
 #include "kernels/naive/attend_backward.h"
 #include "kernels/naive/combine.h"
 #include "kernels/naive/index.h"
+#include "kernels/naive/kl.h"
 #include "kernels/naive/msa.h"
 #include "kernels/naive/norm_rope.h"
 #include "kernels/naive/rope3d.h"
@@ -37,8 +38,8 @@ void declare_scaled_operands(const msabench_problem& problem, msabench_numerics&
 
 msabench_numerics numerics(const msabench_problem& problem) {
   msabench_numerics declared = fp32_numerics(problem);
-  const bool reads_all = reads_all_keys(problem.op), is_msa = problem.op == MSABENCH_OP_MSA;
-  const bool differentiates = is_attention_backward(problem.op), attends = is_attention(problem.op) || differentiates;
+  const bool reads_all = reads_all_keys(problem), is_kl = problem.op == MSABENCH_OP_KL;
+  const bool differentiates = trains(problem.op), attends = is_attention(problem.op) || differentiates;
   if (!attends && !is_index_branch(problem.op)) return declared;
   if (!differentiates) declare_scaled_operands(problem, declared);
   // Keys of a block one after the other, then the blocks; no chain is longer than the row has keys.
@@ -46,11 +47,12 @@ msabench_numerics numerics(const msabench_problem& problem) {
   const std::int64_t most_keys = std::min<std::int64_t>(blocks * block, problem.max_kv_len);
   const std::int64_t in_turn = std::min<std::int64_t>(block + blocks, most_keys);
   declared.chain_row_sum = static_cast<std::uint32_t>(std::max<std::int64_t>(in_turn, 1));
-  if (attends) declared.chain_out = declared.chain_row_sum;
+  if (attends && !is_kl) declared.chain_out = declared.chain_row_sum;
   if (differentiates) declared.chain_dq = declared.chain_row_sum;
   // A dot product: an eighth of the products in each lane, three additions of the lanes, a product and the scale.
   const std::int32_t products = attends ? problem.d : problem.di;
-  if (is_msa && problem.d != problem.di) return declared;  // each branch its longest, which is the default
+  const bool has_both = is_kl || problem.op == MSABENCH_OP_MSA;
+  if (has_both && problem.d != problem.di) return declared;  // each branch its longest, which is the default
   declared.chain_score = static_cast<std::uint32_t>(std::min(products + 2, (products + 7) / 8 + 5));
   return declared;
 }
@@ -72,6 +74,8 @@ double operator_scratch_bytes(const msabench_problem& p) {
     case MSABENCH_OP_ATTEND_BACKWARD:
     case MSABENCH_OP_DENSE_BACKWARD:
       return backward_scratch_bytes({p.hq / p.hkv, p.d, block_size(p), block_capacity(p)});
+    case MSABENCH_OP_KL:
+      return kl_scratch_bytes({p.hq / p.hkv, p.d, p.di, block_size(p), max_blocks(p)});
     case MSABENCH_OP_MSA:
       return std::max(index_scratch_bytes({p.hi, p.di, p.block}, max_blocks(p)),
                       attend_scratch_bytes({p.hq / p.hkv, p.d, p.block, block_capacity(p)}));
@@ -85,10 +89,12 @@ double slice_bytes(const msabench_problem& p) {
   return (std::floor(operator_scratch_bytes(p) / line_bytes) + 1) * line_bytes;
 }
 
-/// The slices of all threads; of msa also the ids of all rows, which a caller need not want.
+/// The slices of all threads; of msa also the ids of all rows, which a caller need not want, and what kl keeps of them.
 double scratch_bytes(const msabench_problem& p, int threads) {
-  const double ids = static_cast<double>(p.total_q) * p.hkv * p.topk * sizeof(std::int32_t);
-  return slice_bytes(p) * threads + (p.op == MSABENCH_OP_MSA ? ids : 0);
+  double kept = 0;
+  if (p.op == MSABENCH_OP_MSA) kept = static_cast<double>(p.total_q) * p.hkv * p.topk * sizeof(std::int32_t);
+  if (p.op == MSABENCH_OP_KL) kept = kl_kept_bytes(p.total_q, p.hkv, p.hq / p.hkv);
+  return slice_bytes(p) * threads + kept;
 }
 
 void run_select(const select_call& call, const run_context& context) {
@@ -142,6 +148,10 @@ void run_backward(const backward_call& call, const run_context& context) {
                   static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
+void run_kl(const kl_call& call, const run_context& context) {
+  kl(*plugin_stages, call, context.threads, context.scratch, static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
 }  // namespace
 
 const msabench_plugin* plugin(const msabench_host* host, const char* name, const char* description,
@@ -167,7 +177,8 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .combine = run_combine,
                    .norm_rope = run_norm_rope,
                    .attend_backward = run_backward,
-                   .dense_backward = run_backward};
+                   .dense_backward = run_backward,
+                   .kl = run_kl};
   plugin_stages = &stage;
   return kernels::plugin(host, naive_kernels);
 }

@@ -4,6 +4,7 @@
 #include "kernels/naive/attend.h"
 #include "kernels/naive/attend_backward.h"
 #include "kernels/naive/combine.h"
+#include "kernels/naive/kl.h"
 #include "kernels/naive/norm_rope.h"
 #include "kernels/naive/rope3d.h"
 #include "kernels/naive/score.h"
@@ -46,6 +47,18 @@ const stages exact_stages{
     .angle_position = angle_position,
     .axis_frequency = axis_frequency,
     .rotate_patch = rotate_patch,
+    .teacher_blocks = kl_blocks,
+    .student_blocks = kl_blocks,
+    .loss_blocks = kl_blocks,
+    .teacher_scores = teacher_scores,
+    .teacher_weight = teacher_weight,
+    .loss_term = loss_term,
+    .kl_difference = kl_difference,
+    .kl_factor = kl_factor,
+    .add_dq_idx = add_gradient,
+    .add_dk_idx = add_gradient,
+    .empty_row_gradient = zero_gradient,
+    .detached_gradient = zero_gradient,
 };
 
 }  // namespace msabench::naive

@@ -149,6 +149,39 @@ struct stages {
 
   /// Rotates the pairs (i, i + pairs) of one head, in place; what is left passes through.
   void (*rotate_patch)(const float* cosines, const float* sines, std::int32_t pairs, std::int32_t d, float* x);
+
+  /// kl: blocks over which the softmax of the teacher is normalised for a row, that of the student, and those whose keys
+  /// have a part in the loss. Writes at most max_blocks of the call and returns their number.
+  std::int32_t (*teacher_blocks)(const stages&, const kl_call&, std::int64_t row, std::int32_t kv_head,
+                                 std::int32_t* blocks);
+  std::int32_t (*student_blocks)(const stages&, const kl_call&, std::int64_t row, std::int32_t kv_head,
+                                 std::int32_t* blocks);
+  std::int32_t (*loss_blocks)(const stages&, const kl_call&, std::int64_t row, std::int32_t kv_head,
+                              std::int32_t* blocks);
+
+  /// Changes the scores [group] of a key before each head's softmax: not at all.
+  void (*teacher_scores)(float* scores, std::int32_t group);
+
+  /// P of a key, from its weights [group] in the softmaxes of the heads: their mean.
+  float (*teacher_weight)(const float* weights, std::int32_t group);
+
+  /// P (ln P - ln P') of a key.
+  double (*loss_term)(float teacher, float log_student);
+
+  /// What index key and index query are multiplied by in the gradients, before the factor: P' - P.
+  float (*kl_difference)(float student, float teacher);
+
+  /// The factor of loss and gradients: coeff / (max(T, 1) Hkv).
+  double (*kl_factor)(double coeff, const lengths& rows, std::int32_t kv_heads);
+
+  /// Adds difference * values to a sum, [di]: of dq_idx and dk_idx.
+  void (*add_dq_idx)(float difference, const float* values, std::int32_t di, float* sum);
+  void (*add_dk_idx)(float difference, const float* values, std::int32_t di, float* sum);
+
+  /// The line [count] of dq_idx of a row without keys, and any line of dq or dk: zeros. `values`: the same line of q_idx,
+  /// q or k.
+  void (*empty_row_gradient)(const float* values, std::int32_t count, float* line);
+  void (*detached_gradient)(const float* values, std::int32_t count, float* line);
 };
 
 /// The contract's own.

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tests/kernels/central_difference.h"
 #include "tests/kernels/small_backward.h"
 
 using namespace msabench::plugin_test;
@@ -56,6 +57,39 @@ TEST(attend_backward, ids_may_be_short_and_lenient) {
   for (const auto form : {MSABENCH_FORM_SHORT, MSABENCH_FORM_LENIENT})
     for (unsigned seed = 0; seed < 4; ++seed)
       expect_right(small_backward({.topk = 6, .sequences = {{9, 80}, {4, 4}, {1, 33}}, .form = form}, seed));
+}
+
+TEST(attend_backward, gradients_are_differences_of_attention) {
+  for (const bool dense : {false, true}) {
+    small_backward test({.hq = 4, .hkv = 2, .d = 3, .topk = 2, .sequences = {{4, 30}, {0, 4}, {2, 2}}, .dense = dense});
+    session plan(naive(), test.problem);
+    arguments args = test.args();
+    ASSERT_EQ(plan.run(args), MSABENCH_OK);
+    small_attend& forward = test.forward;
+    // <d_out, out>, whose gradients are dq, dk and dv.
+    const auto objective = [&] {
+      double sum = 0;
+      for (std::int64_t row = 0; row < forward.tokens(); ++row)
+        for (std::int32_t head = 0; head < 4; ++head) {
+          const auto out = forward.expected(row, head).out;
+          for (std::int64_t c = 0; c < 3; ++c) sum += test.d_out.get({row, head, c}) * out[static_cast<std::size_t>(c)];
+        }
+      return sum;
+    };
+    const struct {
+      buffer& of;
+      const buffer& gradient;
+      std::int64_t lines;
+    } all[] = {{forward.q, test.dq, forward.tokens()},
+               {forward.k, test.dk, forward.k.shape()[0]},
+               {forward.v, test.dv, forward.v.shape()[0]}};
+    for (const auto& [of, gradient, lines] : all)
+      for (std::int64_t line = 0; line < lines; ++line)
+        for (std::int64_t head = 0; head < of.shape()[1]; ++head)
+          for (std::int64_t c = 0; c < 3; ++c)
+            EXPECT_NEAR(gradient.get({line, head, c}), central_difference(of, {line, head, c}, objective), 1e-5)
+                << line << " " << head;
+  }
 }
 
 TEST(attend_backward, what_nothing_adds_to_is_zero) {

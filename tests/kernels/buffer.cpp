@@ -82,6 +82,11 @@ double buffer::get(std::initializer_list<std::int64_t> index) const {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
+  if (type_.bits == 64) {
+    double value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
   float value;
   std::memcpy(&value, from, sizeof value);
   return value;
@@ -96,6 +101,8 @@ void buffer::set(std::initializer_list<std::int64_t> index, double value) {
   } else if (type_.code == int32_type.code) {
     const auto number = static_cast<std::int32_t>(value);
     std::memcpy(to, &number, sizeof number);
+  } else if (type_.bits == 64) {
+    std::memcpy(to, &value, sizeof value);
   } else {
     const auto number = static_cast<float>(value);
     std::memcpy(to, &number, sizeof number);

@@ -12,6 +12,7 @@
 namespace msabench::plugin_test {
 
 inline constexpr msabench_dtype int32_type{0, 32, 1};
+inline constexpr msabench_dtype fp64_type{2, 64, 1};
 inline constexpr msabench_dtype fp32_type{2, 32, 1};
 inline constexpr msabench_dtype fp16_type{2, 16, 1};
 inline constexpr msabench_dtype bf16_type{4, 16, 1};
@@ -29,7 +30,7 @@ class buffer {
   /// Strides default to packed. Every byte starts as 0xA5, which is no value that a test expects.
   buffer(msabench_dtype type, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides = {});
 
-  /// Elements are addressed by their indices and carried as double: bf16, fp16, fp32 and int32 fit.
+  /// Elements are addressed by their indices and carried as double: bf16, fp16, fp32, fp64 and int32 fit.
   double get(std::initializer_list<std::int64_t> index) const;
   void set(std::initializer_list<std::int64_t> index, double value);
 
