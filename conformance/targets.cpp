@@ -303,6 +303,16 @@ std::vector<perturbation> rope3d_targets(const case_spec& c) {
   return t;
 }
 
+// Where the rotation is handed back it is judged by itself; codes and carries have no queries to rotate.
+std::vector<perturbation> vit3d_targets(const case_spec& c) {
+  std::vector<perturbation> t = vit_attend_targets(c);
+  if (c.options.bare || c.family != "random") return t;
+  case_spec tokens = c;
+  tokens.variant = "random";
+  for (const perturbation fault : rope3d_targets(tokens)) t.push_back(fault);
+  return t;
+}
+
 std::vector<perturbation> norm_rope_targets(const case_spec& c) {
   const shape_spec& s = c.shape;
   const std::int32_t dims = make_problem(c).rope_dims, narrowest = std::min(s.d, s.di);
@@ -354,6 +364,7 @@ std::vector<perturbation> backward_targets(const case_spec& c) {
 std::vector<perturbation> targets_of(const case_spec& c) {
   if (c.operation == op::vit_attend) return vit_attend_targets(c);
   if (c.operation == op::rope3d) return rope3d_targets(c);
+  if (c.operation == op::vit3d) return vit3d_targets(c);
   const opportunities can = look(c);
   if (c.operation == op::combine) return combine_targets(c);  // also of rows that see no key
   if (!can.rows) return {};

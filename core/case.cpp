@@ -287,8 +287,8 @@ class reader {
 
   void read_option(std::string_view text) {
     case_options& o = case_.options;
-    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.lenient, &o.short_rows, &o.part16};
-    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "lenient", "short", "part16"};
+    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.lenient, &o.short_rows, &o.part16, &o.bare};
+    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "lenient", "short", "part16", "bare"};
     for (std::size_t i = 0; i < std::size(names); ++i)
       if (text == names[i]) {
         *flags[i] = true;
@@ -323,7 +323,7 @@ class reader {
     }
     fail(fmt::format("unknown option '{}'", text),
          "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, stride, slack, rep, warm, fp8, fp8tensor, lenient, "
-         "short or part16");
+         "short, part16 or bare");
   }
 
   void read_seed(std::string_view text) {
@@ -347,6 +347,7 @@ class reader {
     if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
     if (o.part16 && (operation != op::combine || case_.type == fp32))
       fail("option part16 is for operator combine on 16-bit types", "leave it out");
+    if (o.bare && operation != op::vit3d) fail("option bare is for operator vit3d", "leave it out");
     check_pool();
     check_fp8();
     check_rope();
@@ -457,6 +458,7 @@ std::string options_name(const case_options& o) {
   if (o.lenient) text += "/lenient";
   if (o.short_rows) text += "/short";
   if (o.part16) text += "/part16";
+  if (o.bare) text += "/bare";
   return text;
 }
 

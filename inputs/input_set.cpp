@@ -36,6 +36,7 @@ constexpr operator_filler fillers[] = {
     {op::dense_backward, fill_dense_backward},
     {op::vit_attend, fill_vit_attend},
     {op::rope3d, fill_rope3d},
+    {op::vit3d, fill_vit3d},
 };
 
 extents actual_sizes(const case_spec& c, const problem& p, const batch& rows) {
@@ -79,6 +80,7 @@ void allocate(const case_spec& c, input_set& set, std::optional<direction> only 
     const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
     if (is_lse && p.asked.lse == lse_form::none && rule.optional) continue;
     if (rule.where == slot::ids && p.asked.out_id_order == id_order::none && rule.optional) continue;
+    if (c.options.bare && rule.optional && !is_lse) continue;
     // Of msa, whose selection is judged by its ids.
     if (rule.where == slot::scores && rule.optional) continue;
     const tensor_desc desc = layout_of(rule, p, shape_sizes, c.options.stride);

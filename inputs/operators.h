@@ -26,6 +26,7 @@ void fill_attend(const fill_job& job);
 void fill_index(const fill_job& job);  // score too: they have the same inputs
 void fill_dense(const fill_job& job);
 void fill_vit_attend(const fill_job& job);
+void fill_vit3d(const fill_job& job);
 void fill_rope3d(const fill_job& job);
 void fill_msa(const fill_job& job);
 void fill_select(const fill_job& job);

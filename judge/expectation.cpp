@@ -12,6 +12,7 @@
 #include "judge/rope3d_expectation.h"
 #include "judge/score_expectation.h"
 #include "judge/select_expectation.h"
+#include "judge/vit3d_expectation.h"
 
 namespace msabench::judge {
 
@@ -47,6 +48,8 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
     case op::attend_backward:
     case op::dense_backward:
       return std::make_unique<backward_expectation>(what);
+    case op::vit3d:
+      return std::make_unique<vit3d_expectation>(what, rows);
     case op::rope3d:
       return std::make_unique<rope3d_expectation>(what, rows);
     default:

@@ -27,8 +27,8 @@ bool worse(const check_result& a, const check_result& b) {
   return rank(a) != rank(b) ? rank(a) < rank(b) : badness(a) > badness(b);
 }
 
-// Equal but for elements that both launches left as they were: rows that the profile leaves undefined hold the poison of
-// their launch.
+// Equal but for elements that both launches left as they were, which hold the poison of their launch: rows that the profile
+// leaves undefined, and outputs that are an implementation's own choice.
 bool same_where_written(const launch& a, const launch& b, std::uint64_t poison_seed) {
   for (const auto& [where, left] : a.outputs) {
     const auto found = b.outputs.find(where);
@@ -47,11 +47,12 @@ bool same_where_written(const launch& a, const launch& b, std::uint64_t poison_s
 
 // How many different outputs there are.
 std::size_t count_different(const subject& what, std::span<const launch> launches) {
+  const bool may_leave = what.delivers.empty_row == empty_form::undefined || what.definition.operation == op::vit3d;
   std::vector<const launch*> different;
   for (const auto& l : launches)
     if (std::ranges::none_of(different, [&](const launch* other) {
-          return other->outputs_sha256 == l.outputs_sha256 || (what.delivers.empty_row == empty_form::undefined &&
-                                                               same_where_written(*other, l, what.definition.seed));
+          return other->outputs_sha256 == l.outputs_sha256 ||
+                 (may_leave && same_where_written(*other, l, what.definition.seed));
         }))
       different.push_back(&l);
   return different.size();

@@ -24,7 +24,7 @@ angle_limit limit_of_rope3d(const roundoffs& r, double y, double a, double angle
 
 reference::rope3d_inputs rope3d_inputs_of(const subject& what);
 
-// The outputs that rope3d has; vit3d returns the same if it returns any.
+// The outputs that rope3d has; vit3d returns the same if it returns any, and what is null is not looked at.
 struct rope3d_outputs {
   const tensor_view *q_rope = nullptr, *k_rope = nullptr, *positions = nullptr, *cu_segments = nullptr;
 };
@@ -45,6 +45,10 @@ class rope3d_expectation final : public expectation {
   detectability measure() const override;
   std::int64_t rows_checked() const override { return rows_; }
   void answer(answers& into, const launch& outputs) const override;
+
+  // The same of outputs that are elsewhere, or of none.
+  std::vector<check_result> check(const rope3d_outputs& got, int launch_index, std::uint64_t poison_seed) const;
+  const reference::rope3d_result& want() const { return want_; }
 
  private:
   subject what_;

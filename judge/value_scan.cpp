@@ -65,6 +65,18 @@ void value_scan::expect_integers(const span& s) {
     if (is_poison(*s.view, s.offset + i, launch_, seed_)) note(unwritten_, s, i, values[s.offset + i], 0);
 }
 
+bool value_scan::is_untouched(const tensor_view& view, std::int64_t rows) const {
+  const auto& shape = view.desc.shape;
+  const std::int64_t heads = shape.size() == 3 ? shape[1] : 1, last = shape.size() == 1 ? 1 : shape.back();
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t first = shape.size() == 3 ? view.offset(row, head) : view.offset(row);
+      for (std::int64_t i = 0; i < last; ++i)
+        if (!is_poison(view, first + i, launch_, seed_)) return false;
+    }
+  return true;
+}
+
 void value_scan::expect_written(const span& s, bool nan_is_a_value) {
   buffer_.resize(static_cast<std::size_t>(s.count));
   widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());

@@ -39,6 +39,9 @@ class value_scan {
 
   static std::vector<std::string> axes_of(slot where);
 
+  // Whether every one of the first `rows` rows of a packed or padded output still holds poison: nobody wrote it.
+  bool is_untouched(const tensor_view& view, std::int64_t rows) const;
+
  private:
   struct finding {
     std::int64_t count = 0;

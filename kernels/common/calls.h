@@ -211,6 +211,11 @@ struct norm_rope_call {
   std::int64_t cos_sin_stride;
 };
 
+/// Where a patch stands: t in its segment, h and w in its item.
+struct patch_position {
+  std::int64_t t, h, w;
+};
+
 /// Positions and segments of images and videos, and the rotation of their patches.
 struct rope3d_call {
   /// q or k
@@ -229,6 +234,13 @@ struct rope3d_call {
   std::int32_t* positions;  ///< [N][3] t, h, w
   std::int64_t position_stride;
   std::int32_t* cu_segments;  ///< [S + 1]
+};
+
+/// Rotation, and attention on what it writes. What a caller does not want of the rotation is nullptr, and attend.q, its
+/// keys and its rows are not set: see vit3d_tensors.h.
+struct vit3d_call {
+  rope3d_call rope;
+  attend_call attend;
 };
 
 /// The index branch, and attention over the ids that it writes (attend.ids is not set).

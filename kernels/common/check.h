@@ -52,6 +52,8 @@ msabench_status check_backward(const msabench_problem& problem, const msabench_a
 /// The segments of vit_attend are the sequences of its call.
 msabench_status check_vit_attend(const msabench_problem& problem, const msabench_args* args, attend_call& call);
 
+msabench_status check_vit3d(const msabench_problem& problem, const msabench_args* args, vit3d_call& call);
+
 msabench_status check_rope3d(const msabench_problem& problem, const msabench_args* args, rope3d_call& call);
 
 /// kl, in the warm-up without ids.

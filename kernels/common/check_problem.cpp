@@ -75,6 +75,8 @@ bool has_operator(const implementation& kernels, msabench_op op) {
       return kernels.rope3d != nullptr;
     case MSABENCH_OP_KL:
       return kernels.kl != nullptr;
+    case MSABENCH_OP_VIT3D:
+      return kernels.vit3d != nullptr;
     default:
       return false;
   }
@@ -332,7 +334,7 @@ msabench_status check_operator(const implementation& kernels, const msabench_pro
   const bool reads_all = reads_all_keys(p), is_msa = p.op == MSABENCH_OP_MSA, is_kl = p.op == MSABENCH_OP_KL;
   const bool attends = is_attention(p.op) || trains(p.op);
   const bool indexes = is_msa || is_kl || p.op == MSABENCH_OP_SCORE || p.op == MSABENCH_OP_INDEX;
-  auto status = check_batch(p);
+  auto status = p.op == MSABENCH_OP_VIT3D ? check_rotated_patches(kernels, p) : check_batch(p);
   if (status == MSABENCH_OK && p.op == MSABENCH_OP_VIT_ATTEND) status = check_vision(p);
   if (status == MSABENCH_OK && !reads_all) status = check_selection(p);
   if (status == MSABENCH_OK) status = check_block_count(p);

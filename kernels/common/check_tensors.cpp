@@ -151,18 +151,18 @@ msabench_status check_segments(const msabench_problem& p, const msabench_args& a
   return MSABENCH_OK;
 }
 
-/// Keys or values of patches, which lie as the queries do.
-cache patches_view(const msabench_tensor& tensor, const lengths& segments) {
+}  // namespace
+
+cache patches_view(const msabench_tensor& tensor, const std::int32_t* cu_segments) {
   cache view{};
   view.data = static_cast<const char*>(tensor.data);
   view.type = tensor.dtype;
   view.token_stride = tensor.strides[0];
   view.head_stride = tensor.strides[1];
-  view.cu_seqlens_kv = segments.cu_seqlens_q;
+  view.cu_seqlens_kv = cu_segments;
   return view;
 }
 
-/// Queries and outputs of attention into the call.
 void read_main_branch(const msabench_problem& p, const msabench_args& args, attend_call& call) {
   const msabench_tensor& q = *tensor_at(args, MSABENCH_Q);
   const msabench_tensor& out = *tensor_at(args, MSABENCH_OUT);
@@ -187,8 +187,6 @@ void read_main_branch(const msabench_problem& p, const msabench_args& args, atte
     call.lse_head_stride = lse->strides[1];
   }
 }
-
-}  // namespace
 
 msabench_status check_select(const msabench_problem& p, const msabench_args* given, select_call& call) {
   msabench_args args;
@@ -288,8 +286,8 @@ msabench_status check_vit_attend(const msabench_problem& p, const msabench_args*
   if (status == MSABENCH_OK) status = check_segments(p, args, rows, call.rows);
   if (status != MSABENCH_OK) return status;
   read_main_branch(p, args, call);
-  call.keys = patches_view(*tensor_at(args, MSABENCH_K), call.rows);
-  call.values = patches_view(*tensor_at(args, MSABENCH_V), call.rows);
+  call.keys = patches_view(*tensor_at(args, MSABENCH_K), call.rows.cu_seqlens_q);
+  call.values = patches_view(*tensor_at(args, MSABENCH_V), call.rows.cu_seqlens_q);
   return MSABENCH_OK;
 }
 

@@ -9,7 +9,8 @@
 namespace msabench::kernels {
 
 constexpr bool is_attention(msabench_op op) {
-  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA || op == MSABENCH_OP_VIT_ATTEND;
+  return op == MSABENCH_OP_DENSE || op == MSABENCH_OP_ATTEND || op == MSABENCH_OP_MSA || op == MSABENCH_OP_VIT_ATTEND ||
+         op == MSABENCH_OP_VIT3D;
 }
 constexpr bool is_attention_backward(msabench_op op) {
   return op == MSABENCH_OP_ATTEND_BACKWARD || op == MSABENCH_OP_DENSE_BACKWARD;
@@ -19,7 +20,7 @@ constexpr bool trains(msabench_op op) { return is_attention_backward(op) || op =
 /// Without ids, and so without blocks.
 constexpr bool reads_all_keys(const msabench_problem& p) {
   return p.op == MSABENCH_OP_DENSE || p.op == MSABENCH_OP_DENSE_BACKWARD || p.op == MSABENCH_OP_VIT_ATTEND ||
-         (p.op == MSABENCH_OP_KL && p.kl_warm_up != 0);
+         p.op == MSABENCH_OP_VIT3D || (p.op == MSABENCH_OP_KL && p.kl_warm_up != 0);
 }
 constexpr bool is_index_branch(msabench_op op) { return op == MSABENCH_OP_SCORE || op == MSABENCH_OP_INDEX; }
 
@@ -33,8 +34,9 @@ inline msabench_profile canonical_profile(const msabench_problem& problem) {
   delivered.ties_low_id =
       problem.op == MSABENCH_OP_SELECT || problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA;
   delivered.repeatable = 1;
-  // Gradients of keys are sums over the rows of the call, and the loss is a mean over them.
-  delivered.batch_invariant = !trains(problem.op) && problem.op != MSABENCH_OP_ROPE3D;
+  // Gradients of keys are sums over the rows of the call, the loss is a mean over them, and patches are rows of an item.
+  delivered.batch_invariant =
+      !trains(problem.op) && problem.op != MSABENCH_OP_ROPE3D && problem.op != MSABENCH_OP_VIT3D;
   return delivered;
 }
 

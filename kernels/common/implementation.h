@@ -35,6 +35,7 @@ struct implementation {
   void (*dense)(const attend_call&, const run_context&) = nullptr;
   void (*vit_attend)(const attend_call&, const run_context&) = nullptr;
   void (*rope3d)(const rope3d_call&, const run_context&) = nullptr;
+  void (*vit3d)(const vit3d_call&, const run_context&) = nullptr;
   void (*msa)(const msa_call&, const run_context&) = nullptr;
   void (*score)(const index_call&, const run_context&) = nullptr;
   void (*index)(const index_call&, const run_context&) = nullptr;

@@ -107,6 +107,8 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
       return run_checked(check_vit_attend, plugin_kernels->vit_attend, context, args);
     case MSABENCH_OP_ROPE3D:
       return run_checked(check_rope3d, plugin_kernels->rope3d, context, args);
+    case MSABENCH_OP_VIT3D:
+      return run_checked(check_vit3d, plugin_kernels->vit3d, context, args);
     case MSABENCH_OP_QK_NORM_ROPE:
       return run_checked(check_norm_rope, plugin_kernels->norm_rope, context, args);
     case MSABENCH_OP_COMBINE:

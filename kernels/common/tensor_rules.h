@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/common/calls.h"
 #include "kernels/common/lengths.h"
 #include "kernels/common/types.h"
 
@@ -38,5 +39,11 @@ msabench_status check_tensors(const msabench_args& args, std::initializer_list<t
 /// Lengths of the batch, and that the token tensors hold all of its tokens (`token_rows` of them).
 msabench_status check_lengths(const msabench_problem& problem, const msabench_args& args, const char* token_tensor,
                               std::int64_t token_rows, lengths& to);
+
+/// Keys or values of patches, which lie as the queries do.
+cache patches_view(const msabench_tensor& tensor, const std::int32_t* cu_segments);
+
+/// Queries and outputs of attention into the call.
+void read_main_branch(const msabench_problem& problem, const msabench_args& args, attend_call& call);
 
 }  // namespace msabench::kernels

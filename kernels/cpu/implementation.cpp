@@ -60,6 +60,10 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
       return combine_scratch_bytes(problem, threads);
     case MSABENCH_OP_QK_NORM_ROPE:
       return norm_rope_scratch_bytes(problem, threads);
+    case MSABENCH_OP_ROPE3D:
+      return rope3d_scratch_bytes(problem, threads);
+    case MSABENCH_OP_VIT3D:
+      return vit3d_scratch_bytes(problem, threads);
     default:
       return attend_scratch_bytes(problem, threads);
   }
@@ -70,8 +74,8 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
 const kernels::implementation fast_kernels = {
     .name = "cpu",
     .description =
-        "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine and "
-        "vit_attend",
+        "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine, "
+        "rope3d, vit_attend and vit3d",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
     .profile = canonical_profile,
@@ -81,6 +85,8 @@ const kernels::implementation fast_kernels = {
     .attend = attend,
     .dense = attend,
     .vit_attend = attend,
+    .rope3d = rope3d,
+    .vit3d = vit3d,
     .msa = msa,
     .score = score,
     .index = index,

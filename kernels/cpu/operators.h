@@ -39,4 +39,12 @@ double combine_scratch_bytes(const msabench_problem& problem, int threads);
 void norm_rope(const norm_rope_call& call, const run_context& context);
 double norm_rope_scratch_bytes(const msabench_problem& problem, int threads);
 
+/// Positions, segments and rotated patches (section 8).
+void rope3d(const rope3d_call& call, const run_context& context);
+double rope3d_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Rotation, then attention inside segments (section 8).
+void vit3d(const vit3d_call& call, const run_context& context);
+double vit3d_scratch_bytes(const msabench_problem& problem, int threads);
+
 }  // namespace msabench::cpu

@@ -18,6 +18,7 @@
 #include "kernels/naive/rope3d.h"
 #include "kernels/naive/score.h"
 #include "kernels/naive/select.h"
+#include "kernels/naive/vit3d.h"
 
 namespace msabench::naive {
 namespace {
@@ -69,6 +70,8 @@ double operator_scratch_bytes(const msabench_problem& p) {
       return norm_rope_scratch_bytes(std::max(p.d, p.di));
     case MSABENCH_OP_ROPE3D:
       return rope3d_scratch_bytes(p.d);
+    case MSABENCH_OP_VIT3D:
+      return std::max(rope3d_scratch_bytes(p.d), attend_scratch_bytes({1, p.d, block_size(p), block_capacity(p)}));
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(p.splits, p.d);
     case MSABENCH_OP_ATTEND_BACKWARD:
@@ -89,11 +92,13 @@ double slice_bytes(const msabench_problem& p) {
   return (std::floor(operator_scratch_bytes(p) / line_bytes) + 1) * line_bytes;
 }
 
-/// The slices of all threads; of msa also the ids of all rows, which a caller need not want, and what kl keeps of them.
+/// The slices of all threads, and behind them what a caller need not want, of msa the ids of all rows and of vit3d what the
+/// rotation writes, or what kl keeps of the rows.
 double scratch_bytes(const msabench_problem& p, int threads) {
   double kept = 0;
   if (p.op == MSABENCH_OP_MSA) kept = static_cast<double>(p.total_q) * p.hkv * p.topk * sizeof(std::int32_t);
   if (p.op == MSABENCH_OP_KL) kept = kl_kept_bytes(p.total_q, p.hkv, p.hq / p.hkv);
+  if (p.op == MSABENCH_OP_VIT3D) kept = vit3d_shared_bytes(p);
   return slice_bytes(p) * threads + kept;
 }
 
@@ -115,6 +120,11 @@ void run_norm_rope(const norm_rope_call& call, const run_context& context) {
 void run_rope3d(const rope3d_call& call, const run_context& context) {
   rope3d(*plugin_stages, call, context.threads, context.scratch,
          static_cast<std::int64_t>(slice_bytes(context.problem)));
+}
+
+void run_vit3d(const vit3d_call& call, const run_context& context) {
+  vit3d(*plugin_stages, call, context.problem, context.threads, context.scratch,
+        static_cast<std::int64_t>(slice_bytes(context.problem)));
 }
 
 void run_combine(const combine_call& call, const run_context& context) {
@@ -171,6 +181,7 @@ const msabench_plugin* plugin(const msabench_host* host, const char* name, const
                    .dense = run_attend,
                    .vit_attend = run_attend,
                    .rope3d = run_rope3d,
+                   .vit3d = run_vit3d,
                    .msa = run_msa,
                    .score = run_score,
                    .index = run_index,

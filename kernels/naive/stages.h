@@ -40,11 +40,6 @@ struct output_row {
   std::int32_t d;
 };
 
-/// Where a patch stands: t in its segment, h and w in its item.
-struct patch_position {
-  std::int64_t t, h, w;
-};
-
 struct stages;
 
 struct stages {

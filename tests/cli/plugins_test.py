@@ -415,6 +415,23 @@ class PlantedFaults(ProgramTest):
             with self.subTest(name=name):
                 self.failing(name, "rope3d", "row|segment")
 
+    def test_vit3d(self):
+        for name in ("rope3d_keeps_counting", "rope3d_swaps_axes", "rope3d_two_axes", "vit_joins_segments", "vit_drops_remainder",
+                     "vit3d_hides_positions", "vit_other_head"):
+            with self.subTest(name=name):
+                self.failing(name, "vit3d", "row|segment")
+        report = self.report("check", "--impl", plugin("vit3d_needs_rotation"), "--op", "vit3d", "--filter", "*/bare/*", "--level", "core", code=1)
+        self.assertEqual({c["verdict"] for c in report["cases"]}, {"crash"})
+
+    def test_vit3d_without_rotation_is_judged_by_its_outputs(self):
+        case = "vit3d/m3/g10x4x6_1x2x4/bf16/random/{}s0"
+        seen = self.report("repro", case.format(""), "--impl", plugin("vit3d_hides_rotation"), code=2)["cases"][0]
+        self.assertEqual(seen["verdict"], "insensitive")
+        self.assertIn("K1r not observed", seen["reason"])
+        seen = self.report("repro", case.format("bare/"), "--impl", plugin("vit3d_hides_rotation"), code=0)["cases"][0]
+        self.assertEqual(seen["verdict"], "pass")
+        self.assertTrue(any(u.startswith("K1r not observed") for u in seen["unobserved"]))
+
     def test_vit_attend(self):
         for name in ("vit_joins_segments", "vit_causal", "vit_drops_remainder", "vit_other_head", "pads_tiles", "drop_key"):
             with self.subTest(name=name):

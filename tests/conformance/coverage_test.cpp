@@ -121,6 +121,69 @@ features required_of(op o) {
   return all;
 }
 
+features vision_features_of(const case_spec& c) {
+  features has = {"family " + c.family, "type " + std::string(name(c.type)), number("head dim ", c.shape.d),
+                  number("heads ", c.shape.hq)};
+  const case_options& o = c.options;
+  if (o.softmax_scale > 0) has.insert("another scale");
+  if (o.stride) has.insert("stride");
+  if (o.slack) has.insert("slack");
+  if (o.rep) has.insert("rep");
+  if (o.bare) has.insert("bare");
+  if (o.window >= 0) has.insert(number("window ", o.window));
+  const std::int32_t window = make_problem(c).vit_window;
+  bool image = false, video = false;
+  for (const grid& g : c.lengths.grids) {
+    (g.t == 1 ? image : video) = true;
+    has.insert(number("temporal patches ", g.t));
+    if (window > 0 && g.t > window && g.t % window != 0) has.insert("a remainder");
+    if (g.h < g.w) has.insert("wide frames");
+    if (g.h > g.w) has.insert("high frames");
+  }
+  if (image && video) has.insert("image beside video");
+  for (const auto& s : sequences(c)) {
+    if (s.kv_len == 4) has.insert("a segment of four patches");
+    if (s.kv_len > 128) has.insert("a segment past 128 patches");
+    if (s.kv_len > 1024) has.insert("a segment past 1024 patches");
+  }
+  return has;
+}
+
+TEST(core_list, has_what_each_vision_operator_is_to_be_judged_on) {
+  const auto core = load_list("core");
+  for (const op o : {op::rope3d, op::vit_attend, op::vit3d}) {
+    features due = {"type bf16",
+                    "type fp16",
+                    "type fp32",
+                    "stride",
+                    "slack",
+                    "rep",
+                    "window 0",
+                    "window 1",
+                    "temporal patches 5",
+                    "temporal patches 10",
+                    "a remainder",
+                    "image beside video",
+                    "wide frames",
+                    "high frames",
+                    "head dim 80",
+                    "head dim 64",
+                    "heads 16",
+                    "a segment of four patches",
+                    "a segment past 128 patches"};
+    if (o != op::rope3d) due.insert({"another scale", "a segment past 1024 patches", "heads 1"});
+    if (o == op::vit3d) due.insert("bare");
+    for (const auto& f : families())
+      if (std::ranges::find(f.operators, o) != f.operators.end()) due.insert("family " + std::string(f.name));
+    case_selection wanted;
+    wanted.operators = {std::string(name(o))};
+    features has, missing;
+    for (const auto& c : choose(core, wanted)) has.merge(vision_features_of(c));
+    std::ranges::set_difference(due, has, std::inserter(missing, missing.end()));
+    for (const auto& feature : missing) ADD_FAILURE() << name(o) << " lacks: " << feature;
+  }
+}
+
 TEST(core_list, has_what_each_operator_is_to_be_judged_on) {
   const auto core = load_list("core");
   for (const op o : {op::qk_norm_rope, op::score, op::select, op::index, op::attend, op::dense, op::msa, op::combine}) {

@@ -253,10 +253,10 @@ TEST(targets, no_case_with_rows_is_without) {
             const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
             const bool no_cache = o == op::combine || o == op::qk_norm_rope || is_vision(o);
             const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
-                              (o == op::select                                         ? "fp32/"
-                               : no_cache                                              ? "bf16/"
-                               : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
-                                                                                       : "bf16.paged/") +
+                                      (o == op::select                                         ? "fp32/"
+                                       : no_cache                                              ? "bf16/"
+                                       : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
+                                                                                               : "bf16.paged/") +
                                       family + "/s0");
             EXPECT_FALSE(targets_of(c).empty()) << name(c);
           }

@@ -94,6 +94,7 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
       {"attend/m3/q1.n1M/bf16.paged/needle/short/lenient/s0", "contradict"},
       {"attend/m3/q1.n1M/bf16.paged/needle/rep/stride/s0", "write attend/"},
       {"attend/m3/q1.n1M/bf16.paged/needle/bogus/s0", "unknown option"},
+      {"vit_attend/m3/g2x2x2/bf16/random/bare/s0", "option bare"},
       {"attend/m3/q1.n1M/bf16.paged/needle/fp8/rep/s0", "write attend/"},
       {"select/m3/q1.n1M/fp32/select.gap/fp8/s0", "no scaled operands"},
       {"score/m3/q1.n1K/bf16.paged/special.inf/fp8/s0", "no infinity"},

@@ -70,7 +70,7 @@ TEST_P(refusal, problems_of_both_operators) {
   const auto largest = std::numeric_limits<std::int32_t>::max();
   const problem_fault faults[] = {
       {"op 0", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = 0; }},
-      {"op 11", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = MSABENCH_OP_VIT3D; }},
+      {"op 99", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = 99; }},
       {"op 99", MSABENCH_UNSUPPORTED, [](auto& p) { p.op = 99; }},
       {"reserved 7", MSABENCH_UNSUPPORTED, [](auto& p) { p.reserved = 7; }},
       {"topk 0", MSABENCH_INVALID_PROBLEM, [](auto& p) { p.topk = 0; }},

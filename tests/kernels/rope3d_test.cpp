@@ -12,9 +12,7 @@ namespace {
 
 class rope3d : public each_plugin {};
 
-// Of the implementations that have it.
-constexpr tested_plugin plugins[] = {{"naive", "naive", 0}};
-INSTANTIATE_TEST_SUITE_P(kernels, rope3d, testing::ValuesIn(plugins), name_of);
+MSABENCH_FOR_EACH_PLUGIN(rope3d);
 
 }  // namespace
 
