@@ -31,9 +31,21 @@ void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) 
   to.chain_row_sum = chain(tile_keys / lanes + lanes + chunk + chunks);
 }
 
+msabench_numerics backward_numerics(const msabench_problem& p) {
+  msabench_numerics declared = fp32_numerics(p);
+  const backward_chains chains = chains_of_backward(p);
+  const std::int64_t keys = std::max<std::int64_t>(1, p.max_kv_len),
+                     rows = std::max<std::int64_t>(1, p.total_q * (p.hq / p.hkv));
+  declared.chain_dq = static_cast<std::uint32_t>(std::min(chains.dq, keys));
+  declared.chain_dkv = static_cast<std::uint32_t>(std::min(chains.dkv, rows));
+  declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(p.d) + 1, p.d + 2));
+  return declared;
+}
+
 msabench_numerics numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
   const bool reads_all = reads_all_keys(p), attends = is_attention(p.op);
+  if (is_attention_backward(p.op)) return backward_numerics(p);
   if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
   const bool joined = reads_all || p.block < least_block_tile;
@@ -56,6 +68,9 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
       return index_scratch_bytes(problem, threads);
     case MSABENCH_OP_MSA:
       return msa_scratch_bytes(problem, threads);
+    case MSABENCH_OP_ATTEND_BACKWARD:
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return backward_scratch_bytes(problem, threads);
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(problem, threads);
     case MSABENCH_OP_QK_NORM_ROPE:
@@ -75,7 +90,7 @@ const kernels::implementation fast_kernels = {
     .name = "cpu",
     .description =
         "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine, "
-        "rope3d, vit_attend and vit3d",
+        "attend_backward, dense_backward, rope3d, vit_attend and vit3d",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
     .profile = canonical_profile,
@@ -92,6 +107,8 @@ const kernels::implementation fast_kernels = {
     .index = index,
     .combine = combine,
     .norm_rope = norm_rope,
+    .attend_backward = attend_backward,
+    .dense_backward = attend_backward,
 };
 
 }  // namespace msabench::cpu

@@ -31,6 +31,16 @@ double attend_scratch_bytes(const msabench_problem& problem, int threads);
 void msa(const msa_call& call, const run_context& context);
 double msa_scratch_bytes(const msabench_problem& problem, int threads);
 
+/// Gradients of attention (section 7).
+void attend_backward(const backward_call& call, const run_context& context);
+double backward_scratch_bytes(const msabench_problem& problem, int threads);
+
+/// Longest chains of additions in dq, and in dk and dv.
+struct backward_chains {
+  std::int64_t dq, dkv;
+};
+backward_chains chains_of_backward(const msabench_problem& problem);
+
 /// Partial results put together (section 6).
 void combine(const combine_call& call, const run_context& context);
 double combine_scratch_bytes(const msabench_problem& problem, int threads);
