@@ -127,7 +127,7 @@ void add_perf(CLI::App& app, invocation& chosen) {
   a->impl.declare(*verb);
   verb->add_option("--against", a->against, "Second implementation, timed in turn with the first in one process")
       ->type_name("NAME|FILE.so");
-  verb->add_option("--suite", a->suite, "decode, prefill, crossover or layer")->capture_default_str();
+  verb->add_option("--suite", a->suite, "decode, prefill, crossover, layer or training")->capture_default_str();
   verb->add_option("--context", a->context,
                    "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite");
   verb->add_option("--batch", a->batch, "Sequences of a call")->capture_default_str();

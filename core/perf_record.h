@@ -85,7 +85,7 @@ struct perf_item {
 
 // Items that took turns in one process.
 struct perf_point {
-  std::string phase;  // "decode", "prefill"
+  std::string phase;  // "decode", "prefill", "training"
   std::int64_t query_tokens = 0, context = 0, batch = 1;
   std::string selection;  // "random", "realistic", "shared64"
   bool cold = false;      // inputs came from memory; false: from a cache, at least in part
@@ -104,7 +104,7 @@ struct perf_run {
   bool suite_dirty = false;
   std::vector<std::string> argv;
   std::string start_utc;
-  std::string suite;  // "decode", "prefill", "crossover", "layer"
+  std::string suite;  // "decode", "prefill", "crossover", "layer", "training"
   std::uint64_t seed = 0;
   double budget_s = 0, estimated_s = 0;
   std::string cache;  // "cold" or "hot", as asked for

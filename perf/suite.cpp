@@ -13,7 +13,8 @@
 namespace msabench {
 namespace {
 
-constexpr perf_suite suites[] = {perf_suite::decode, perf_suite::prefill, perf_suite::crossover, perf_suite::layer};
+constexpr perf_suite suites[] = {perf_suite::decode, perf_suite::prefill, perf_suite::crossover, perf_suite::layer,
+                                 perf_suite::training};
 constexpr perf_selection selections[] = {perf_selection::random, perf_selection::realistic, perf_selection::shared64};
 
 constexpr op forward_ops[] = {op::msa,    op::dense,  op::index,        op::score,
@@ -21,6 +22,8 @@ constexpr op forward_ops[] = {op::msa,    op::dense,  op::index,        op::scor
 
 // What a layer does one after the other, and what it would do instead.
 constexpr op layer_ops[] = {op::qk_norm_rope, op::index, op::attend, op::combine, op::msa, op::dense};
+// What training adds, beside the forward operators that it is compared with.
+constexpr op training_ops[] = {op::attend, op::dense, op::attend_backward, op::dense_backward, op::kl};
 constexpr op crossover_ops[] = {op::msa, op::dense};
 
 std::span<const op> operators_of(perf_suite s) {
@@ -29,6 +32,8 @@ std::span<const op> operators_of(perf_suite s) {
       return crossover_ops;
     case perf_suite::layer:
       return layer_ops;
+    case perf_suite::training:
+      return training_ops;
     default:
       return forward_ops;
   }
@@ -45,6 +50,8 @@ std::vector<std::int64_t> default_contexts(perf_suite s) {
       return {1 * k, 2 * k, 4 * k, 8 * k};
     case perf_suite::layer:
       return {8 * k};
+    case perf_suite::training:
+      return {2 * k};
   }
   throw suite_error("unknown suite");
 }
@@ -73,7 +80,8 @@ case_spec make_case(const suite_request& r, op o, const suite_point& p, const st
   if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
   const std::string options = o == op::combine ? "/split8" : "";
-  const std::string layout = has_cache(o) ? "." + r.layout : "";
+  // Training has contiguous batches, and what is compared with it reads the same.
+  const std::string layout = has_cache(o) ? "." + (r.suite == perf_suite::training ? "contig" : r.layout) : "";
   const std::string text =
       fmt::format("{}/{}/{}/{}{}/{}{}/s{}", name(o), r.shape, lengths, r.types, layout, family, options, r.seed);
   return parse_case(text);
@@ -94,7 +102,10 @@ std::vector<suite_point> points_of(const suite_request& r) {
   for (const std::int64_t n : contexts_of(r)) {
     const std::int64_t chunk = r.chunk > 0 ? std::min(r.chunk, n) : n;
     if (r.suite == perf_suite::decode || r.suite == perf_suite::layer) add("decode", 1, n);
-    if (r.suite != perf_suite::decode) add("prefill", chunk, n);
+    if (r.suite == perf_suite::training)
+      add("training", chunk, n);
+    else if (r.suite != perf_suite::decode)
+      add("prefill", chunk, n);
   }
   return points;
 }
@@ -118,6 +129,8 @@ std::string_view name(perf_suite s) {
       return "crossover";
     case perf_suite::layer:
       return "layer";
+    case perf_suite::training:
+      return "training";
   }
   throw suite_error("unknown suite");
 }

@@ -13,7 +13,7 @@
 
 namespace msabench {
 
-enum class perf_suite { decode, prefill, crossover, layer };
+enum class perf_suite { decode, prefill, crossover, layer, training };
 std::string_view name(perf_suite s);
 perf_suite parse_suite(std::string_view text);  // usage_error, field "--suite"
 

@@ -95,7 +95,8 @@ double verification_s(const case_spec& c) {
   constexpr double triples_per_s = 5e6;
   const auto all = static_cast<double>(cost_triples(c));
   const double row = all / static_cast<double>(std::max<std::int64_t>(total_rows(c), 1));
-  const double spent = std::min(all, std::max(row, static_cast<double>(verification_triples)));
+  const double spent =
+      sums_over_rows(c.operation) ? all : std::min(all, std::max(row, static_cast<double>(verification_triples)));
   return spent > static_cast<double>(most_triples) ? 0 : spent / triples_per_s;
 }
 
