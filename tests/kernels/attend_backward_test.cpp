@@ -4,26 +4,23 @@
 #include <string>
 
 #include "tests/kernels/central_difference.h"
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_backward.h"
 
 using namespace msabench::plugin_test;
 
 namespace {
 
-const msabench_plugin* naive(int threads = 2) { return load_plugin(plugin_path("naive"), threads); }
+class attend_backward : public each_plugin {
+ protected:
+  const msabench_plugin* with_threads(int threads) const { return load_plugin(path(), threads); }
+};
 
-void expect_right(small_backward&& test) {
-  const msabench_plugin* plugin = naive();
-  session plan(plugin, test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin->last_error();
-  arguments args = test.args();
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin->last_error();
-  EXPECT_EQ(test.fault().value_or("none"), "none");
-}
+MSABENCH_FOR_EACH_PLUGIN(attend_backward);
 
 }  // namespace
 
-TEST(attend_backward, every_type_and_stride) {
+TEST_P(attend_backward, every_type_and_stride) {
   for (const bool dense : {false, true})
     for (const auto type : {fp32_type, bf16_type, fp16_type})
       for (const bool padded : {false, true}) {
@@ -32,7 +29,7 @@ TEST(attend_backward, every_type_and_stride) {
       }
 }
 
-TEST(attend_backward, heads_dimensions_and_blocks) {
+TEST_P(attend_backward, heads_dimensions_and_blocks) {
   const attend_shape shapes[] = {
       {.hq = 1, .hkv = 1, .d = 1, .block = 1, .topk = 1},    {.hq = 6, .hkv = 3, .d = 7, .block = 5, .topk = 2},
       {.hq = 16, .hkv = 1, .d = 80, .block = 16, .topk = 4}, {.hq = 3, .hkv = 3, .d = 64, .block = 128, .topk = 1},
@@ -46,23 +43,37 @@ TEST(attend_backward, heads_dimensions_and_blocks) {
 }
 
 // 128 keys are taken at a time where there are no blocks.
-TEST(dense_backward, every_length_around_its_tiles) {
+TEST_P(attend_backward, every_length_around_its_tiles) {
   attend_shape shape{.hq = 2, .hkv = 1, .d = 4, .sequences = {}, .dense = true};
   for (const std::int32_t length : {1, 127, 128, 129, 255, 256, 257, 300})
     shape.sequences.emplace_back(std::min(length, 3), length);
   expect_right(small_backward(shape));
 }
 
-TEST(attend_backward, ids_may_be_short_and_lenient) {
+// Fast kernels take some hundred rows at a time, of neighbours or of whoever reads a block, and 64 columns.
+TEST_P(attend_backward, many_rows_of_a_block) {
+  for (const bool dense : {false, true}) {
+    expect_right(small_backward(
+        {.hq = 2, .hkv = 1, .d = 70, .block = 16, .topk = 3, .sequences = {{150, 150}}, .dense = dense}));
+    expect_right(small_backward(
+        {.hq = 32, .hkv = 1, .d = 4, .block = 64, .topk = 2, .sequences = {{40, 90}, {9, 300}}, .dense = dense}));
+    expect_right(
+        small_backward({.hq = 130, .hkv = 1, .d = 4, .block = 8, .topk = 2, .sequences = {{3, 30}}, .dense = dense}));
+    expect_right(
+        small_backward({.hq = 4, .hkv = 2, .d = 8, .block = 200, .topk = 2, .sequences = {{5, 450}}, .dense = dense}));
+  }
+}
+
+TEST_P(attend_backward, ids_may_be_short_and_lenient) {
   for (const auto form : {MSABENCH_FORM_SHORT, MSABENCH_FORM_LENIENT})
     for (unsigned seed = 0; seed < 4; ++seed)
       expect_right(small_backward({.topk = 6, .sequences = {{9, 80}, {4, 4}, {1, 33}}, .form = form}, seed));
 }
 
-TEST(attend_backward, gradients_are_differences_of_attention) {
+TEST_P(attend_backward, gradients_are_differences_of_attention) {
   for (const bool dense : {false, true}) {
     small_backward test({.hq = 4, .hkv = 2, .d = 3, .topk = 2, .sequences = {{4, 30}, {0, 4}, {2, 2}}, .dense = dense});
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     arguments args = test.args();
     ASSERT_EQ(plan.run(args), MSABENCH_OK);
     small_attend& forward = test.forward;
@@ -92,9 +103,9 @@ TEST(attend_backward, gradients_are_differences_of_attention) {
   }
 }
 
-TEST(attend_backward, what_nothing_adds_to_is_zero) {
+TEST_P(attend_backward, what_nothing_adds_to_is_zero) {
   small_backward test({.topk = 1, .sequences = {{1, 0}, {0, 20}, {2, 40}}});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_EQ(test.fault().value_or("none"), "none");
@@ -105,9 +116,9 @@ TEST(attend_backward, what_nothing_adds_to_is_zero) {
   }
 }
 
-TEST(attend_backward, gradients_are_overwritten) {
+TEST_P(attend_backward, gradients_are_overwritten) {
   small_backward test({});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   const auto once = test.dk.bytes();
@@ -115,11 +126,11 @@ TEST(attend_backward, gradients_are_overwritten) {
   EXPECT_EQ(test.dk.bytes(), once);
 }
 
-TEST(attend_backward, threads_change_no_bit) {
+TEST_P(attend_backward, threads_change_no_bit) {
   small_backward test({.sequences = {{20, 100}, {3, 60}}});
   std::vector<std::vector<std::byte>> bits;
   for (const int threads : {1, 2, 5}) {
-    session plan(naive(threads), test.problem);
+    session plan(with_threads(threads), test.problem);
     arguments args = test.args();
     ASSERT_EQ(plan.run(args), MSABENCH_OK);
     bits.push_back(test.dq.bytes());
@@ -129,39 +140,38 @@ TEST(attend_backward, threads_change_no_bit) {
   for (std::size_t i = 3; i < bits.size(); ++i) EXPECT_EQ(bits[i], bits[i % 3]);
 }
 
-TEST(attend_backward, gradients_may_be_short) {
+TEST_P(attend_backward, gradients_may_be_short) {
   small_backward test({.type = bf16_type});
   test.problem.grad = bf16_type;
   for (buffer* b : {&test.dq, &test.dk, &test.dv}) *b = buffer(bf16_type, b->shape());
   expect_right(std::move(test));
 }
 
-TEST(attend_backward, empty_batches_touch_nothing) {
+TEST_P(attend_backward, empty_batches_touch_nothing) {
   expect_right(small_backward({.sequences = {}}));
   expect_right(small_backward({.sequences = {{0, 0}}, .spare_rows = 0, .dense = true}));
 }
 
-TEST(attend_backward, problems_and_tensors_are_checked) {
+TEST_P(attend_backward, problems_and_tensors_are_checked) {
   small_backward test({});
-  const msabench_plugin* plugin = naive();
   const auto refused = [&](auto change, const char* field) {
     msabench_problem problem = test.problem;
     change(problem);
     msabench_plan* plan = nullptr;
-    EXPECT_NE(plugin->plan(&problem, &plan), MSABENCH_OK) << field;
-    EXPECT_EQ(std::string(plugin->last_error()).rfind(field, 0), 0u) << plugin->last_error();
+    EXPECT_NE(plugin()->plan(&problem, &plan), MSABENCH_OK) << field;
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(field, 0), 0u) << plugin()->last_error();
   };
   refused([](auto& p) { p.page_layout = 1, p.page_size = 8; }, "page_layout 1");
   refused([](auto& p) { p.kv = {10, 8, 1}; }, "kv {10,8,1}");
   refused([](auto& p) { p.grad = {2, 64, 1}; }, "grad {2,64,1}");
   refused([](auto& p) { p.profile.batch_invariant = 1; }, "profile.batch_invariant 1");
-  session made(plugin, test.problem);
+  session made(plugin(), test.problem);
   for (const auto& [slot, text] : {std::pair{MSABENCH_LSE, "lse absent"}, std::pair{MSABENCH_IDS, "ids absent"},
                                    std::pair{MSABENCH_D_OUT, "d_out absent"}, std::pair{MSABENCH_DV, "dv absent"}}) {
     arguments args = test.args();
     args.remove(slot);
     EXPECT_EQ(made.run(args), MSABENCH_INVALID_PROBLEM);
-    EXPECT_EQ(std::string(plugin->last_error()).rfind(text, 0), 0u) << plugin->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
   }
   EXPECT_TRUE(test.dk.untouched({0, 0, 0}));
 }
