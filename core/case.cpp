@@ -56,25 +56,6 @@ std::string format_scale(double scale) {
   return {text, end};
 }
 
-// Operators that read keys from a cache, contiguous or paged.
-bool has_cache(op o) {
-  switch (o) {
-    case op::score:
-    case op::index:
-    case op::attend:
-    case op::dense:
-    case op::msa:
-    case op::attend_backward:
-    case op::dense_backward:
-    case op::kl:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool trains(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
-
 // M3's vision tower. It has no index branch and no blocks: those of the text model stand there.
 constexpr shape_spec vision_tower{16, 16, 80, 16, 80, 128, 16, 1, 0};
 
@@ -211,16 +192,33 @@ class reader {
            "rag.NAME with NAME one of " + join_names(ragged_batches()));
     }
     if (is_vision(case_.operation)) return read_grids(text);
-    const std::string remedy = "qLEN.nLEN[.xBATCH] or rag.NAME, e.g. q1.n1M or q4.n128K.x16";
+    if (text.find('_') != std::string_view::npos) return read_listed(text);
     const auto words = split(text, '.');
     if (words.size() < 2 || words.size() > 3 || !words[0].starts_with("q") || !words[1].starts_with("n"))
-      fail(fmt::format("lengths '{}' are not understood", text), remedy);
+      bad_lengths(text);
     case_.lengths.q_len = parse_size("case lengths", words[0].substr(1));
     case_.lengths.kv_len = parse_size("case lengths", words[1].substr(1));
     if (words.size() == 3) {
-      if (!words[2].starts_with("x")) fail(fmt::format("lengths '{}' are not understood", text), remedy);
+      if (!words[2].starts_with("x")) bad_lengths(text);
       case_.lengths.batch = parse_size("case batch", words[2].substr(1));
     }
+  }
+
+  [[noreturn]] void bad_lengths(std::string_view text) const {
+    fail(fmt::format("lengths '{}' are not understood", text),
+         "qLEN.nLEN[.xBATCH], qLEN.nLEN_qLEN.nLEN... or rag.NAME, e.g. q1.n1M, q4.n128K.x16 or q1.n33_q4.n129");
+  }
+
+  // q1.n33_q4.n129_q0.n5
+  void read_listed(std::string_view text) {
+    const auto length = [](std::string_view digits) { return digits == "0" ? 0 : parse_size("case lengths", digits); };
+    std::vector<sequence> listed;
+    for (const auto item : split(text, '_')) {
+      const auto words = split(item, '.');
+      if (words.size() != 2 || !words[0].starts_with("q") || !words[1].starts_with("n")) bad_lengths(text);
+      listed.push_back({length(words[0].substr(1)), length(words[1].substr(1))});
+    }
+    case_.lengths = lengths_of(listed);
   }
 
   // g10x4x6_1x2x4
@@ -245,7 +243,7 @@ class reader {
     if (!type || !(*type == bf16 || *type == fp16 || *type == fp32))
       fail(fmt::format("unknown storage type '{}'", words[0]), "bf16, fp16 or fp32");
     case_.type = *type;
-    if (!has_cache(case_.operation)) {
+    if (!names_layout(case_.operation)) {
       if (words.size() != 1)
         fail(fmt::format("operator {} has no cache and so no layout", msabench::name(case_.operation)),
              "leave ." + std::string(words[1]) + " out");
@@ -428,8 +426,13 @@ std::string shape_name(const case_spec& c) {
 
 std::string lengths_name(const lengths_spec& l) {
   switch (l.form) {
-    case lengths_spec::kind::ragged:
-      return "rag." + l.ragged_name;
+    case lengths_spec::kind::ragged: {
+      if (!l.ragged_name.empty()) return "rag." + l.ragged_name;
+      std::string text;
+      for (const auto& s : l.listed)
+        text += fmt::format("{}q{}.n{}", text.empty() ? "" : "_", format_size(s.q_len), format_size(s.kv_len));
+      return text;
+    }
     case lengths_spec::kind::grids: {
       std::string text;
       for (const auto& g : l.grids) text += fmt::format("{}{}x{}x{}", text.empty() ? "g" : "_", g.t, g.h, g.w);
@@ -464,11 +467,29 @@ std::string options_name(const case_options& o) {
 
 }  // namespace
 
+bool names_layout(op o) {
+  switch (o) {
+    case op::score:
+    case op::index:
+    case op::attend:
+    case op::dense:
+    case op::msa:
+    case op::attend_backward:
+    case op::dense_backward:
+    case op::kl:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool trains(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
+
 case_spec parse_case(std::string_view text, accepted_families accepted) { return reader(text, accepted).read(); }
 
 std::string name_without_seed(const case_spec& c) {
   std::string types(msabench::name(c.type));
-  if (has_cache(c.operation)) types += "." + std::string(name(c.layout));
+  if (names_layout(c.operation)) types += "." + std::string(name(c.layout));
   const std::string family = c.variant.empty() ? c.family : c.family + "." + c.variant;
   return fmt::format("{}/{}/{}/{}/{}{}", name(c.operation), shape_name(c), lengths_name(c.lengths), types, family,
                      options_name(c.options));

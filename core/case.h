@@ -40,7 +40,8 @@ struct grid {
 struct lengths_spec {
   enum class kind { uniform, ragged, grids } form = kind::uniform;
   std::int64_t q_len = 0, kv_len = 0, batch = 1;  // uniform
-  std::string ragged_name;                        // ragged
+  std::string ragged_name;                        // ragged: its name,
+  std::vector<sequence> listed;                   // or without one two sequences or more
   std::vector<grid> grids;                        // vit operators
   bool operator==(const lengths_spec&) const = default;
 };
@@ -105,6 +106,10 @@ std::vector<sequence> sequences(const case_spec& c);
 // rope3d, vit_attend and vit3d: rows see all keys of their sequence, not only those before them.
 bool is_vision(op o);
 
+// Operators whose keys lie in a layout that the case name gives; of training it is contig.
+bool names_layout(op o);
+bool trains(op o);
+
 // Temporal patches of a segment unless option window says otherwise.
 inline constexpr std::int32_t usual_vit_window = 4;
 
@@ -148,5 +153,9 @@ struct ragged_batch {
   std::vector<sequence> sequences;
 };
 std::span<const ragged_batch> ragged_batches();
+
+// The lengths of a name for these sequences, at least one: uniform where all are alike and not empty, a named batch where
+// there is one, else a list. A single sequence without query tokens or keys has none (suite_error).
+lengths_spec lengths_of(std::span<const sequence> batch);
 
 }  // namespace msabench

@@ -112,6 +112,7 @@ std::vector<sequence> sequences(const case_spec& c) {
     case lengths_spec::kind::uniform:
       return std::vector<sequence>(static_cast<std::size_t>(c.lengths.batch), {c.lengths.q_len, c.lengths.kv_len});
     case lengths_spec::kind::ragged:
+      if (c.lengths.ragged_name.empty()) return c.lengths.listed;
       for (const auto& batch : ragged_batches())
         if (batch.name == c.lengths.ragged_name) return batch.sequences;
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The named shapes, ragged batches and families of case names.
+#include <algorithm>
 #include <array>
 
 #include "core/case.h"
+#include "core/error.h"
 
 namespace msabench {
 
@@ -135,6 +137,25 @@ std::span<const named_shape> named_shapes() { return shapes; }
 std::span<const ragged_batch> ragged_batches() {
   static const std::vector<ragged_batch> all = make_ragged();
   return all;
+}
+
+lengths_spec lengths_of(std::span<const sequence> batch) {
+  if (batch.empty()) throw suite_error("a batch without sequences has no lengths");
+  lengths_spec lengths;
+  const sequence first = batch.front();
+  if (std::ranges::all_of(batch, [&](const sequence& s) { return s == first; }) && first.q_len > 0 &&
+      first.kv_len > 0) {
+    lengths.q_len = first.q_len;
+    lengths.kv_len = first.kv_len;
+    lengths.batch = std::ssize(batch);
+    return lengths;
+  }
+  if (batch.size() == 1) throw suite_error("a single sequence of length 0 has no name");
+  lengths.form = lengths_spec::kind::ragged;
+  for (const auto& named : ragged_batches())
+    if (std::ranges::equal(named.sequences, batch)) lengths.ragged_name = named.name;
+  if (lengths.ragged_name.empty()) lengths.listed.assign(batch.begin(), batch.end());
+  return lengths;
 }
 
 std::span<const family_info> families() { return make_families(); }

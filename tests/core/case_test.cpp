@@ -23,6 +23,8 @@ const char* const canonical_names[] = {
     "msa/m3/q1.n8K/bf16.paged/planted/rep/fp8/s0",
     "attend/m3/q1.n8K/bf16.fused/needle/page64/pool128K/scale0.05/s0",
     "score/m3/q1.n8K/bf16.paged/special.nan/fp8tensor/s0",
+    "attend/h8x2.d64.b32.k4.l1.i0/q1.n33_q0.n5_q4.n1K/bf16.paged/random/s0",
+    "combine/m3/q0.n0_q0.n0/fp32/partials.holes/split2/s0",
 };
 
 TEST(case_name, parses_and_prints_the_same) {
@@ -80,6 +82,13 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
       {"attend/m3/q1.n17M/bf16.paged/needle/s0", "17M"},
       {"attend/m3/q1/bf16.paged/needle/s0", "qLEN.nLEN"},
       {"attend/m3/rag.nothing/bf16.paged/needle/s0", "1to300"},
+      {"attend/m3/q1.n5_q1.n5/bf16.paged/needle/s0", "write attend/m3/q1.n5.x2/"},
+      {"attend/m3/q4.n517_q1.n2600_q7.n1033/bf16.paged/needle/s0", "write attend/m3/rag.three/"},
+      {"attend/m3/q1.n1024_q1.n5/bf16.paged/needle/s0", "write attend/m3/q1.n1K_q1.n5/"},
+      {"attend/m3/q1.n5_/bf16.paged/needle/s0", "qLEN.nLEN_qLEN.nLEN"},
+      {"attend/m3/q1.n5_q1.n6.x2/bf16.paged/needle/s0", "not understood"},
+      {"attend/m3/q1.n5_q1.n00/bf16.paged/needle/s0", "00"},
+      {"attend/m3/q0.n5/bf16.paged/needle/s0", "0"},
       {"attend/m3/q1.n1M/bf17.paged/needle/s0", "bf17"},
       {"attend/m3/q1.n1M/bf16/needle/s0", "TYPE.LAYOUT"},
       {"select/m3/q1.n1M/fp32.paged/select.gap/s0", "no cache"},
@@ -113,6 +122,23 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
   }
   EXPECT_NE(refusal(std::string(5000, 'a')), "");
   EXPECT_NE(refusal(std::string("attend/m3/\n")), "");
+}
+
+TEST(case_name, lengths_have_one_spelling) {
+  const auto spelt = [](const std::vector<sequence>& batch) {
+    case_spec c = parse_case("attend/m3/q1.n1K/fp32.contig/random/s0");
+    c.lengths = lengths_of(batch);
+    EXPECT_EQ(sequences(c), batch);
+    EXPECT_EQ(parse_case(name(c)), c);
+    return std::string(name(c));
+  };
+  EXPECT_EQ(spelt({{1, 5}}), "attend/m3/q1.n5/fp32.contig/random/s0");
+  EXPECT_EQ(spelt({{1, 5}, {1, 5}}), "attend/m3/q1.n5.x2/fp32.contig/random/s0");
+  EXPECT_EQ(spelt({{0, 5}, {0, 5}}), "attend/m3/q0.n5_q0.n5/fp32.contig/random/s0");
+  EXPECT_EQ(spelt({{3, 1}, {1, 1 << 20}}), "attend/m3/q3.n1_q1.n1M/fp32.contig/random/s0");
+  EXPECT_EQ(spelt({{0, 0}, {0, 129}, {0, 1}}), "attend/m3/rag.idle/fp32.contig/random/s0");
+  EXPECT_THROW(lengths_of(std::vector<sequence>{{1, 0}}), suite_error);
+  EXPECT_THROW(lengths_of({}), suite_error);
 }
 
 TEST(case_name, random_is_taken_for_any_operator_where_asked) {
