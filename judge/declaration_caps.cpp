@@ -187,7 +187,9 @@ void check_formats(claims& c, const problem& p, const numerics& n) {
 
 void check_chains(claims& c, const problem& p, const numerics& n) {
   const std::int64_t keys = most_keys(p);
-  c.chain("numerics.chain_score", n.chain_score, std::int64_t{p.d} + 2);
+  // One number for both branches of msa: each takes it as far as its own products go.
+  const std::int64_t products = p.operation == op::msa ? std::max(p.d, p.di) : p.d;
+  c.chain("numerics.chain_score", n.chain_score, products + 2);
   c.chain("numerics.chain_out", n.chain_out, keys + (p.splits > 0 ? p.splits : most_free_splits));
   // A few keys make no chain as long as the default's own formula, which may be declared all the same.
   c.chain("numerics.chain_row_sum", n.chain_row_sum, std::max(keys, usual_row_sum(keys)));

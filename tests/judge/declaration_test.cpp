@@ -151,6 +151,20 @@ TEST(caps, the_default_chain_may_be_written_out) {
   EXPECT_EQ(broken(w.agreed, w.declared).size(), 1U);
 }
 
+TEST(caps, one_chain_of_msa_is_as_long_as_its_longer_branch) {
+  auto p = attend_problem(bf16, bf16);
+  p.operation = op::msa;
+  auto n = honest_numerics(bf16);
+  for (const auto& [d, di] : {std::pair(64, 128), std::pair(128, 64)}) {
+    p.d = d;
+    p.di = di;
+    n.chain_score = 130;
+    EXPECT_TRUE(broken(p, n).empty());
+    n.chain_score = 131;
+    EXPECT_EQ(broken(p, n).size(), 1U);
+  }
+}
+
 TEST(caps, the_format_of_fp8_accumulators_belongs_to_accumulators) {
   const auto p = attend_problem(e4m3, e4m3);
   for (dtype numerics::* field : {&numerics::operand, &numerics::v_operand, &numerics::score_store,
