@@ -224,6 +224,13 @@ TEST(faults, guards_are_overrun) {
   }
 }
 
+TEST(faults, strides_are_ignored) {
+  small_attend padded({.topk = 4, .sequences = {{3, 61}, {2, 80}}, .padded_strides = true});
+  EXPECT_EQ(verdict("ignores_strides", padded).rfind("row ", 0), 0u);
+  small_attend packed = attend_case();
+  EXPECT_EQ(verdict("ignores_strides", packed), "none");
+}
+
 TEST(faults, rows_past_t_are_written) {
   small_attend attend = attend_case();
   EXPECT_EQ(verdict("ignores_t", attend), "row 5 head 0: past T, but written");

@@ -185,6 +185,20 @@ const msabench_plugin* swap_table_entries(const msabench_host* host) {
   });
 }
 
+/// Rows of q are taken to lie one behind the other.
+const msabench_plugin* ignores_strides(const msabench_host* host) {
+  return changed(host, "ignores_strides", [](msabench_plugin& table) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+      changed_args changed(args);
+      if (changed_args::view* q = changed.change(MSABENCH_Q)) {
+        std::int64_t packed = 1;
+        for (std::int32_t axis = q->tensor.rank; axis-- > 0; packed *= q->shape[axis]) q->strides[axis] = packed;
+      }
+      return exact().run(plan, changed.get(), workspace, stream);
+    };
+  });
+}
+
 /// Reports an error after it has written the outputs.
 const msabench_plugin* writes_on_error(const msabench_host* host) {
   return changed(host, "writes_on_error", [](msabench_plugin& table) {
