@@ -68,7 +68,15 @@ bool is_entry(std::string_view text) { return std::ranges::find(entries, text) !
 
 json ready() { return {{"type", "ready"}, {"protocol", version}}; }
 
-bool is_ready(const json& in) { return in.value("type", "") == "ready" && in.value("protocol", 0) == version; }
+std::string type_of(const json& in) {
+  const auto type = in.find("type");
+  return type != in.end() && type->is_string() ? type->get<std::string>() : std::string();
+}
+
+bool is_ready(const json& in) {
+  const auto spoken = in.find("protocol");
+  return type_of(in) == "ready" && spoken != in.end() && *spoken == version;
+}
 
 json encode(const load_request& r) {
   return {{"type", "load"},    {"protocol", version},  {"path", r.path},

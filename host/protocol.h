@@ -23,6 +23,9 @@ inline constexpr int worker_socket_fd = 3;
 // Entry points, as `entered` names them.
 bool is_entry(std::string_view text);
 
+// The message's type; empty where there is none.
+std::string type_of(const nlohmann::json& in);
+
 // "ready": the worker's first message, before it loads anything.
 nlohmann::json ready();
 bool is_ready(const nlohmann::json& in);

@@ -71,7 +71,7 @@ class worker final : public session_events {
   bool launched(std::span<const launch_report> reports) override {
     send(protocol::encode(reports));
     const message in = wait_for_message();
-    const std::string type = in.body.value("type", "");
+    const std::string type = protocol::type_of(in.body);
     if (type != "next" && type != "stop") throw suite_error("expected next or stop after launched, got " + type);
     if (type == "next" && running_ != nullptr && reports.front().index == 0) move_buffers();
     return type == "next";
@@ -93,7 +93,7 @@ class worker final : public session_events {
   }
 
   void answer(message& in) {
-    const std::string type = in.body.value("type", "");
+    const std::string type = protocol::type_of(in.body);
     if (type == "load") return load(in.body);
     if (sessions_.empty()) throw suite_error("nothing is loaded, got " + type);
     if (type == "query") return query(in.body);
@@ -169,7 +169,7 @@ class worker final : public session_events {
     around.probes = &probes_;
     around.collect = [this](std::size_t side, std::int64_t set) {
       send({{"type", "collect"}, {"side", side}, {"set", set}});
-      if (const message answer = wait_for_message(); answer.body.value("type", "") != "next")
+      if (const message answer = wait_for_message(); protocol::type_of(answer.body) != "next")
         throw suite_error("expected next after collect");
     };
     send(protocol::encode(run_timed(r, around)));
