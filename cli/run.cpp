@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 
@@ -26,8 +27,12 @@ class progress_line {
  public:
   explicit progress_line(const output& out) : on_(out.is_terminal()), to_(out.people()) {}
   void show(const progress& where) const {
-    if (!on_ || where.done == where.total) return;
-    fmt::print(to_, "\r\033[K{}/{} cases, {} left", where.done, where.total, format_duration_s(where.seconds_left));
+    if (where.done == where.total) return;
+    show(fmt::format("{}/{} cases, {} left", where.done, where.total, format_duration_s(where.seconds_left)));
+  }
+  void show(std::string_view text) const {
+    if (!on_) return;
+    fmt::print(to_, "\r\033[K{}", text);
     std::fflush(to_);
   }
   void clear() const {
@@ -38,6 +43,24 @@ class progress_line {
   bool on_;
   std::FILE* to_;
 };
+
+// Of thousands of random cases only those that fail are worth a line.
+fuzz_progress print_failures(const run_record& run, const output& out, const progress_line& line) {
+  const auto after_each = [&](const case_record& record, double seconds_left) {
+    line.clear();
+    if (!failure_of(record).empty()) out.print(text_case_line(record, out.colour()));
+    line.show(
+        fmt::format("{} random cases, {} left", run.cases.size(), format_duration_s(std::max(0.0, seconds_left))));
+  };
+  const auto after_shrinking = [&](const found_failure& found, const case_record& smallest) {
+    line.clear();
+    out.print(fmt::format("{} of {}; the smallest case {}that fails alike:\n", found.what, found.found,
+                          found.finished ? "" : "found in time "));
+    out.print(text_case_line(smallest, out.colour()));
+    out.print(text_case_detail(smallest, out.colour()));
+  };
+  return {after_each, after_shrinking};
+}
 
 void write_reports(const run_record& run, const output& out, const report_paths& paths) {
   out.write(to_report_json(run));
@@ -69,7 +92,8 @@ void report_paths::open(const output& out) const {
 
 finished_run run_and_print(const implementation_options& impl, const std::vector<case_spec>& cases,
                            const run_request& request, const output& out) {
-  if (cases.empty()) fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
+  if (cases.empty() && !request.fuzz)
+    fmt::print(stderr, "msabench: nothing selected: no case matches; see `msabench list`\n");
   for (const auto& c : cases) require_memory(c);  // before the first one runs, so that nothing is lost
   install_interrupt_handler();  // before the worker starts: it takes a while, and its end is ours to report
   const auto on = impl.make();
@@ -81,11 +105,13 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
   run.shard_index = request.shard_index;
   run.shard_count = request.shard_count;
 
-  const auto naive = impl.make_naive();
+  // Errors of random cases are not compared: twice as many cases say more.
+  const auto naive = request.fuzz ? nullptr : impl.make_naive();
   const runner_options options{
       impl.timeout_s(), impl.repro_suffix() + request.repro_suffix, naive.get(), {}, request.inspect};
   const progress_line line(out);
   try {
+    if (request.fuzz) fuzz(*on, *request.fuzz, options, run, print_failures(run, out, line));
     run_cases(*on, cases, options, run, [&](const case_record& record, const progress& where) {
       line.clear();
       out.print(text_case_line(record, out.colour()));

@@ -4,11 +4,13 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/implementation.h"
 #include "cli/output.h"
+#include "conformance/fuzz.h"
 #include "conformance/runner.h"
 #include "core/case.h"
 #include "core/record.h"
@@ -31,7 +33,8 @@ struct run_request {
   std::int64_t shard_index = 0, shard_count = 1;
   std::string repro_suffix;  // what a reproducing command needs besides the implementation's options
   std::function<void(const judged_case&)> inspect = {};  // as in runner_options
-  bool show_detail = false;  // every check of every case, not only the failing ones
+  bool show_detail = false;                              // every check of every case, not only the failing ones
+  std::optional<fuzz_plan> fuzz = {};  // random cases instead of given ones; only failing ones are printed
 };
 
 // A run whose cases were printed as they came; the caller prints the summary and leaves the reports.

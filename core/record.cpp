@@ -11,6 +11,18 @@ namespace {
 
 using nlohmann::json;
 
+json fuzz_to_json(const fuzz_record& fuzz, std::uint64_t seed) {
+  json failures = json::array();
+  for (const auto& f : fuzz.failures)
+    failures.push_back({{"what", sentence(f.what)},
+                        {"found", sentence(f.found)},
+                        {"smallest", sentence(f.smallest)},
+                        {"finished", f.finished}});
+  json out = {{"seed", std::to_string(seed)}, {"failures", failures}};
+  put_number(out, "seconds", fuzz.seconds);
+  return out;
+}
+
 json detectability_to_json(const detectability& d) {
   auto by_fault = json::object();
   for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
@@ -57,6 +69,8 @@ json summary_of(const run_record& run) {
   return out;
 }
 
+}  // namespace
+
 bool is_failure(const case_record& c) {
   switch (c.decided) {
     case verdict::fail:
@@ -70,8 +84,6 @@ bool is_failure(const case_record& c) {
       return c.kind == fail_kind::nondeterministic;
   }
 }
-
-}  // namespace
 
 json printable_json(const json& in) {
   if (in.is_string()) return printable_lines(in.get_ref<const std::string&>());
@@ -93,7 +105,12 @@ int exit_code_of(const run_record& run) {
   // A suite that broke its own invariants can't be believed about the other cases either.
   if (any([](const case_record& c) { return c.decided == verdict::suite_error; })) return exit_code::suite;
   if (any(is_failure)) return exit_code::failed;
-  if (run.partial || any([](const case_record& c) { return c.decided == verdict::insensitive; }))
+  const bool random = run.fuzz.has_value();
+  const auto counts_as_seen = [](const case_record& c) {
+    return c.decided != verdict::insensitive && c.decided != verdict::unsupported;
+  };
+  if (run.partial) return exit_code::partial;
+  if (any([](const case_record& c) { return c.decided == verdict::insensitive; }) && !(random && any(counts_as_seen)))
     return exit_code::partial;
   // Also with no case at all.
   if (all([](const case_record& c) { return c.decided == verdict::unsupported; })) return exit_code::nothing_verified;
@@ -138,6 +155,14 @@ json to_report_json(const run_record& run) {
   json implementation = to_report_json(run.implementation);
   implementation["numerics"] = common(run.cases, &case_record::declared);
   implementation["profile"] = common(run.cases, &case_record::delivers);
+  json execution = {{"argv", sentences(run.argv)},
+                    {"start", run.start_utc},
+                    {"seed", std::to_string(run.seed)},
+                    {"shard", {{"index", run.shard_index}, {"count", run.shard_count}}},
+                    {"partial", run.partial},
+                    {"level", run.level},
+                    {"withdrawn", withdrawn}};
+  if (run.fuzz) execution["fuzz"] = fuzz_to_json(*run.fuzz, run.seed);
   return {{"schema", "msabench.report/1"},
           {"suite",
            {{"version", run.suite_version},
@@ -145,14 +170,7 @@ json to_report_json(const run_record& run) {
             {"dirty", run.suite_dirty},
             {"lists", run.lists},
             {"selftest", run.selftest}}},
-          {"run",
-           {{"argv", sentences(run.argv)},
-            {"start", run.start_utc},
-            {"seed", std::to_string(run.seed)},
-            {"shard", {{"index", run.shard_index}, {"count", run.shard_count}}},
-            {"partial", run.partial},
-            {"level", run.level},
-            {"withdrawn", withdrawn}}},
+          {"run", execution},
           {"environment", printable_json(run.environment)},
           {"implementation", implementation},
           {"cases", cases},

@@ -19,9 +19,9 @@ namespace msabench {
 
 // How strongly the case sees its target faults: min over faults of max over gating checks of effect / limit.
 struct detectability {
-  bool judged = false;      // false: the case never got that far
+  bool judged = false;  // false: the case never got that far
   double value = 0;
-  std::string weakest_fault, by_check;              // of the minimum
+  std::string weakest_fault, by_check;                   // of the minimum
   std::vector<std::pair<std::string, double>> by_fault;  // every target fault
   static constexpr double floor = 4;
 };
@@ -55,24 +55,44 @@ struct withdrawn_case {
   bool operator==(const withdrawn_case&) const = default;
 };
 
+// A failure that a fuzz run found, and the smallest case like it (conformance/shrink.h).
+struct found_failure {
+  std::string what;             // "fail K1", "crash"
+  std::string found, smallest;  // names of cases; both are among the cases of the run
+  bool finished = false;        // false: time was up before nothing simpler failed any more
+  bool operator==(const found_failure&) const = default;
+};
+
+// A run over random cases, drawn from the run's seed.
+struct fuzz_record {
+  double seconds = 0;                   // asked for
+  std::vector<found_failure> failures;  // one of each kind and operator
+  bool operator==(const fuzz_record&) const = default;
+};
+
 struct run_record {
   std::string suite_version, suite_commit;
   bool suite_dirty = false;
   std::map<std::string, std::string> lists;  // list name -> sha256 of its text
   std::string selftest = "none";
   std::vector<std::string> argv;
-  std::string start_utc;   // 2026-01-31T12:00:00Z
+  std::string start_utc;  // 2026-01-31T12:00:00Z
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
-  bool partial = false;    // interrupted
+  bool partial = false;  // interrupted
   std::string level;
   std::vector<withdrawn_case> withdrawn;  // of what was chosen of the level
+  std::optional<fuzz_record> fuzz;        // of random cases instead of a level
   nlohmann::json environment = nlohmann::json::object();
   implementation_record implementation;
   std::vector<case_record> cases;
 };
 
-// Exit code of a finished run (docs/verdicts.md).
+// The case failed, and not because nothing could be said about it: exit code 1.
+bool is_failure(const case_record& c);
+
+// Exit code of a finished run (docs/verdicts.md). Of random cases some see nothing; they count as not verified, and as
+// nothing else, unless none was verified.
 int exit_code_of(const run_record& run);
 
 // With every text in it printable: an environment is what foreign files and programs say.

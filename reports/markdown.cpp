@@ -93,6 +93,16 @@ std::string failing(const run_record& run) {
   return "## Failing cases\n\n" + head({"case", "verdict", "reason", "reproduce"}) + rows + "\n";
 }
 
+std::string found_by_fuzzing(const run_record& run) {
+  if (!run.fuzz || run.fuzz->failures.empty()) return {};
+  std::string rows;
+  for (const auto& f : run.fuzz->failures)
+    rows +=
+        row({markdown_escaped(f.what), markdown_code(f.smallest), markdown_code(f.found), f.finished ? "yes" : "no"});
+  return "## Failures of random cases, one of each kind\n\n" +
+         head({"what", "smallest case", "found as", "all smaller ones tried"}) + rows + "\n";
+}
+
 std::string warnings(const run_record& run) {
   std::string rows;
   for (const auto& c : run.cases)
@@ -108,9 +118,11 @@ std::string not_verified(const run_record& run) {
     if (group != outcome_group::unverified && group != outcome_group::set_aside) continue;
     auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == c.decided; });
     if (at == groups.end()) at = groups.insert(groups.end(), {c.decided, {}});
-    const std::string reason = c.reason.empty() ? std::string(meaning_of(c.decided)) : c.reason;
+    // Of random cases nobody looks into each that sees nothing.
+    const bool expected = run.fuzz && c.decided == verdict::insensitive;
+    const std::string reason = c.reason.empty() || expected ? std::string(meaning_of(c.decided)) : c.reason;
     // A fault of the suite or a blind case is looked into one by one; a declared limit is not.
-    count_text(at->second, group == outcome_group::unverified ? c.name + ": " + reason : reason);
+    count_text(at->second, group == outcome_group::unverified && !expected ? c.name + ": " + reason : reason);
   }
   if (groups.empty()) return {};
   std::string md =
@@ -161,6 +173,7 @@ std::string where_it_ran(const run_record& run) {
       run.suite_commit.empty() ? "" : code(run.suite_commit) + (run.suite_dirty ? " with local changes" : ""));
   add("self-test", text(run.selftest));
   add("level", text(run.level));
+  if (run.fuzz) add("random cases", "for " + format_duration_s(run.fuzz->seconds));
   for (const auto& [list, hash] : run.lists) add("list " + markdown_escaped(list), code(hash));
   add("seed", std::to_string(run.seed));
   if (run.shard_count != 1) add("shard", fmt::format("{} of {}", run.shard_index, run.shard_count));
@@ -228,8 +241,8 @@ std::string markdown_code(std::string_view text) {
 }
 
 std::string markdown_text(const run_record& run) {
-  return summary(run) + failing(run) + warnings(run) + not_verified(run) + unobserved(run) + coverage(run) +
-         remarks(run) + where_it_ran(run);
+  return summary(run) + found_by_fuzzing(run) + failing(run) + warnings(run) + not_verified(run) + unobserved(run) +
+         coverage(run) + remarks(run) + where_it_ran(run);
 }
 
 void write_markdown(const run_record& run, const std::filesystem::path& path, std::string_view field) {

@@ -151,6 +151,20 @@ void require_format(const json_fields& fields) {
                   "read it with the msabench that wrote it");
 }
 
+fuzz_record read_fuzz(const json_fields& fields) {
+  fuzz_record fuzz;
+  need(fields, "seconds", fuzz.seconds);
+  for (const auto& each : list(fields, "failures")) {
+    const json_fields fields_of(fmt::format("{}[{}]", fields.path_of("failures"), fuzz.failures.size()), each);
+    auto& into = fuzz.failures.emplace_back();
+    need(fields_of, "what", into.what);
+    need(fields_of, "found", into.found);
+    need(fields_of, "smallest", into.smallest);
+    need(fields_of, "finished", into.finished);
+  }
+  return fuzz;
+}
+
 void read_suite_and_run(const json_fields& fields, run_record& run) {
   const auto suite = object(fields, "suite");
   need(suite, "version", run.suite_version);
@@ -174,6 +188,7 @@ void read_suite_and_run(const json_fields& fields, run_record& run) {
       need(fields_of, "name", into.name);
       need(fields_of, "reason", into.reason);
     }
+  if (execution.has("fuzz")) run.fuzz = read_fuzz(object(execution, "fuzz"));
   const auto shard = object(execution, "shard");
   need(shard, "index", run.shard_index);
   need(shard, "count", run.shard_count);
@@ -208,14 +223,17 @@ run_record read_run(const json& in) {
 }  // namespace
 
 run_record read_report(const std::filesystem::path& path, std::string_view field) {
-  const std::string text = read_file(field, path, max_report_bytes);
-  const json in = parse_json(field, path.string(), text, {max_report_bytes, 64});
+  return parse_report(field, path.string(), read_file(field, path, max_report_bytes));
+}
+
+run_record parse_report(std::string_view field, std::string_view source, std::string_view text) {
+  const json in = parse_json(field, source, text, {max_report_bytes, 64});
   try {
     return read_run(in);
   } catch (const usage_error& e) {
     const auto& wrong = e.what_is_wrong();
     const diagnostic inner{wrong.field, wrong.value, wrong.problem, {}};
-    bad_input(field, path.string(), "is damaged or no report: " + inner.line(),
+    bad_input(field, source, "is damaged or no report: " + inner.line(),
               wrong.remedy.empty() ? "give a report.json that msabench wrote" : wrong.remedy);
   }
 }

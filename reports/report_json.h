@@ -20,5 +20,7 @@ void write_report_json(const run_record& run, const std::filesystem::path& path,
 // part of the file that is wrong: not JSON, another format or major version, a missing field, a wrong type, an unknown
 // verdict, a number that is null without its tag, a summary that contradicts the cases.
 run_record read_report(const std::filesystem::path& path, std::string_view field = "FILE");
+// The same of a text; `source` stands for the path.
+run_record parse_report(std::string_view field, std::string_view source, std::string_view text);
 
 }  // namespace msabench

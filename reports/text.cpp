@@ -177,6 +177,8 @@ std::string bad_cases(const run_record& run, bool colour) {
   for (const auto& c : run.cases) {
     const auto group = group_of(c.decided);
     if (group != outcome_group::failed && group != outcome_group::unverified) continue;
+    if (run.fuzz && c.decided == verdict::insensitive)
+      continue;  // they are counted; there is nothing to be done about one
     if (++found > shown) continue;
     out += fmt::format("{}  {}\n", in_colour(padded(name(c.decided), verdict_columns), colour_of(c.decided), colour),
                        c.name);

@@ -46,6 +46,21 @@ TEST(exit_code, a_fault_of_the_suite_outweighs_all) {
   EXPECT_EQ(exit_code_of(run), 70);
 }
 
+TEST(exit_code, random_cases_may_see_nothing_as_long_as_some_do) {
+  const auto random = [](std::initializer_list<verdict> verdicts) {
+    run_record run = run_with(verdicts);
+    run.fuzz = fuzz_record{};
+    return exit_code_of(run);
+  };
+  EXPECT_EQ(random({verdict::pass, verdict::insensitive}), 0);
+  EXPECT_EQ(random({verdict::fail, verdict::insensitive}), 1);
+  EXPECT_EQ(random({verdict::insensitive}), 2);
+  EXPECT_EQ(random({verdict::unsupported, verdict::insensitive}), 2);
+  EXPECT_EQ(random({verdict::unsupported}), 3);
+  EXPECT_EQ(random({}), 3);
+  EXPECT_EQ(random({verdict::pass, verdict::suite_error}), 70);
+}
+
 TEST(exit_code, an_insensitive_or_interrupted_run_is_partial) {
   EXPECT_EQ(exit_code_of(run_with({verdict::pass, verdict::insensitive})), 2);
   auto run = run_with({verdict::pass});

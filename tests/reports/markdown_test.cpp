@@ -69,6 +69,14 @@ TEST(markdown, says_what_was_not_verified_and_not_observed) {
   EXPECT_TRUE(has(text, "Some CPU \\| 2 GHz"));
 }
 
+TEST(markdown, names_the_smallest_of_random_cases_that_fail_alike) {
+  const auto text = markdown_text(random_run());
+  EXPECT_TRUE(has(text, "| fail K1 | `" + random_run().cases[2].name + "` | `attend/m3/q1.n5_q3.n9/"));
+  EXPECT_TRUE(has(text, "| random cases | for 1 min 0 s |")) << text;
+  EXPECT_FALSE(has(markdown_text(clean_run()), "random cases"));
+  EXPECT_FALSE(has(text, "attend/m3/q1.n1M/bf16.paged/random/s0"));
+}
+
 TEST(markdown, names_what_was_withdrawn) {
   EXPECT_TRUE(has(markdown_text(mixed_run()), "Not run, since withdrawn: 1 case."));
   EXPECT_TRUE(has(markdown_text(mixed_run()), "select/m3/q1.n1K/fp32/select.gap"));

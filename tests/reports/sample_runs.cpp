@@ -181,6 +181,14 @@ run_record insensitive_run() {
   return run;
 }
 
+run_record random_run() {
+  auto run = base_run();
+  run.level.clear();
+  run.cases = {passing("select/m3/q1.n4K/bf16.paged/select.gaps/s0"), insensitive_case(), failing_case()};
+  run.fuzz = fuzz_record{60, {{"fail K1", "attend/m3/q1.n5_q3.n9/bf16.paged/random/s7", run.cases[2].name, true}}};
+  return run;
+}
+
 run_record unsupported_run() {
   auto run = base_run();
   run.cases = {case_named("attend/m3/q1.n4K/e4m3.paged/random/s0", verdict::unsupported)};
@@ -191,11 +199,9 @@ run_record unsupported_run() {
 run_record empty_run() { return base_run(); }
 
 std::vector<std::pair<std::string, run_record>> sample_runs() {
-  return {{"clean", clean_run()},
-          {"mixed", mixed_run()},
-          {"partial", partial_run()},
-          {"insensitive", insensitive_run()},
-          {"unsupported", unsupported_run()},
+  return {{"clean", clean_run()},     {"mixed", mixed_run()},
+          {"partial", partial_run()}, {"insensitive", insensitive_run()},
+          {"random", random_run()},   {"unsupported", unsupported_run()},
           {"empty", empty_run()}};
 }
 

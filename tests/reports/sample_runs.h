@@ -18,6 +18,7 @@ run_record clean_run();        // two passes
 run_record mixed_run();        // one case of every verdict, hostile text, numbers that are not finite
 run_record partial_run();      // interrupted after a pass
 run_record insensitive_run();  // a pass and a blind case
+run_record random_run();
 run_record unsupported_run();  // nothing else
 run_record empty_run();        // no case
 

@@ -127,6 +127,13 @@ TEST(text, the_summary_says_how_the_run_ended) {
   EXPECT_TRUE(has(text_summary(failed, false), "quality-warning      1"));
 }
 
+TEST(text, random_cases_that_saw_nothing_are_counted_and_not_listed) {
+  const auto summary = text_summary(random_run(), false);
+  EXPECT_TRUE(has(summary, "1 too insensitive to verify"));
+  EXPECT_FALSE(has(summary, "attend/m3/q1.n1M/bf16.paged/random/s0"));
+  EXPECT_TRUE(has(text_summary(insensitive_run(), false), "attend/m3/q1.n1M/bf16.paged/random/s0"));
+}
+
 TEST(text, names_what_was_withdrawn) {
   EXPECT_TRUE(has(text_summary(mixed_run(), false), "Not run, since withdrawn: 1 case."));
   EXPECT_TRUE(has(text_summary(mixed_run(), false), "select/m3/q1.n1K/fp32/select.gap"));
