@@ -106,7 +106,9 @@ decoded_tensor decode_tensor(const json& element, const std::vector<mapped_regio
   t.where = read_slot(fields);
   fields.require("direction");
   fields.read_word("direction", t.dir, directions);
-  fields.require("dtype");
+  const json& type = fields.require("dtype");
+  const json& shape = fields.require("shape");
+  const json& strides = fields.require("strides");
   fields.read("dtype", t.desc.type);
   fields.read("shape", t.desc.shape);
   fields.read("strides", t.desc.strides);
@@ -115,14 +117,15 @@ decoded_tensor decode_tensor(const json& element, const std::vector<mapped_regio
   fields.read("region", region);
   fields.read("offset", offset);
   fields.read("plan", read.plan);
-  if (!is_stored(t.desc.type)) fields.refuse("dtype", element["dtype"], "can't lie in memory");
-  if (t.desc.shape.size() != t.desc.strides.size()) fields.refuse("strides", element["strides"], "has another rank");
+  if (!is_stored(t.desc.type)) fields.refuse("dtype", type, "can't lie in memory");
+  if (t.desc.shape.size() != t.desc.strides.size()) fields.refuse("strides", strides, "has another rank");
   if (std::ranges::any_of(t.desc.shape, [](auto n) { return n < 0; }))
-    fields.refuse("shape", element["shape"], "has a negative size");
+    fields.refuse("shape", shape, "has a negative size");
   if (std::ranges::any_of(t.desc.strides, [](auto n) { return n < 0; }))
-    fields.refuse("strides", element["strides"], "has a negative stride");
+    fields.refuse("strides", strides, "has a negative stride");
+  const bool empty = std::ranges::find(t.desc.shape, 0) != t.desc.shape.end();
   if (region < 0) {
-    if (t.desc.span_elements() > 0) fields.refuse("region", region, "is missing for a tensor that is not empty");
+    if (!empty) fields.refuse("region", region, "is missing for a tensor that is not empty");
     return read;
   }
   if (static_cast<std::size_t>(region) >= regions.size()) fields.refuse("region", region, "does not exist");
@@ -132,7 +135,7 @@ decoded_tensor decode_tensor(const json& element, const std::vector<mapped_regio
   for (std::size_t i = 0; i < t.desc.shape.size(); ++i)
     end += static_cast<double>(t.desc.shape[i] - 1) * static_cast<double>(t.desc.strides[i]) *
            static_cast<double>(size_bytes(t.desc.type));
-  if (t.desc.span_elements() > 0 && end > static_cast<double>(memory.bytes()))
+  if (offset > memory.bytes() || (!empty && end > static_cast<double>(memory.bytes())))
     fields.refuse("offset", offset, "lets the tensor end outside its region");
   t.data = memory.data() + offset;
   return read;

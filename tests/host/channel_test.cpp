@@ -156,6 +156,15 @@ TEST(protocol, contents_of_regions_are_told_where_a_device_needs_them) {
   EXPECT_EQ(told, written);
 }
 
+TEST(protocol, a_type_that_is_no_text_is_no_type) {
+  EXPECT_EQ(protocol::type_of({{"type", "next"}}), "next");
+  EXPECT_EQ(protocol::type_of({{"type", 5}}), "");
+  EXPECT_EQ(protocol::type_of(nlohmann::json::object()), "");
+  EXPECT_TRUE(protocol::is_ready(protocol::ready()));
+  EXPECT_FALSE(protocol::is_ready({{"type", nullptr}, {"protocol", 1}}));
+  EXPECT_FALSE(protocol::is_ready({{"type", "ready"}, {"protocol", "1"}}));
+}
+
 TEST(protocol, tensors_outside_their_region_are_refused) {
   const case_spec c = parse_case(host_test::attend_name);
   const input_set set = make_inputs(c, make_problem(c));
@@ -174,6 +183,18 @@ TEST(protocol, tensors_outside_their_region_are_refused) {
   EXPECT_THROW(decode([](auto& b) { b["tensors"][0]["region"] = -1; }), usage_error);
   EXPECT_THROW(decode([](auto& b) { b["tensors"][0]["dtype"] = "tf32"; }), usage_error);
   EXPECT_THROW(decode([](auto& b) { b["tensors"][0]["strides"][0] = -4; }), usage_error);
+  EXPECT_THROW(decode([](auto& b) { b["tensors"][0].erase("strides"); }), usage_error);
+  EXPECT_THROW(decode([](auto& b) { b["tensors"][0].erase("shape"); }), usage_error);
+  EXPECT_THROW(decode([](auto& b) {
+                 b["tensors"][0]["shape"][0] = 0;
+                 b["tensors"][0]["offset"] = std::uint64_t{1} << 63;
+               }),
+               usage_error);
+  EXPECT_THROW(decode([](auto& b) {
+                 for (auto& side : b["tensors"][0]["shape"]) side = std::int64_t{1} << 62;
+                 b["tensors"][0]["region"] = -1;
+               }),
+               usage_error);
   EXPECT_THROW(decode([](auto& b) { b["tensors"][0]["slot"] = "queue"; }), usage_error);
   EXPECT_THROW(decode([](auto& b) { b["regions"].erase(0); }), usage_error);
   EXPECT_THROW(decode([](auto& b) { b["regions"][0]["bytes"] = std::uint64_t{1} << 40; }), suite_error);
