@@ -34,7 +34,8 @@ void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) 
 msabench_numerics backward_numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
   const backward_chains chains = chains_of_backward(p);
-  const std::int64_t keys = std::max<std::int64_t>(1, p.max_kv_len),
+  const std::int64_t selected = std::min(std::int64_t{p.topk} * p.block, p.max_kv_len);
+  const std::int64_t keys = std::max<std::int64_t>(1, reads_all_keys(p) ? p.max_kv_len : selected),
                      rows = std::max<std::int64_t>(1, p.total_q * (p.hq / p.hkv));
   declared.chain_dq = static_cast<std::uint32_t>(std::min(chains.dq, keys));
   declared.chain_dkv = static_cast<std::uint32_t>(std::min(chains.dkv, rows));
