@@ -224,7 +224,9 @@ std::vector<perturbation> index_targets(const case_spec& c, const opportunities&
     // One scale for all keys changes no order.
     if (c.options.fp8 == scale_form::token) t.push_back(scale_left_out);
   }
-  if (c.shape.hi > 1 && c.family != "special") t.push_back(neighbour_head_q);
+  // Equal maxima are equal for every head.
+  const bool alike = c.family == "ramp" && c.variant == "equal";
+  if (c.shape.hi > 1 && c.family != "special" && !alike) t.push_back(neighbour_head_q);
   if (t.empty()) t = {drop_last_choice};
   return t;
 }
