@@ -98,12 +98,13 @@ class setup(unittest.TestCase):
             # The system's own Python is found by its full path, which no PATH hides.
             self.assertEqual(done.stdout.replace("python3-jsonschema ", ""),
                              "apt-get install -y --no-install-recommends g++ cmake ninja-build git libfmt-dev nlohmann-json3-dev "
-                             "libcli11-dev libhwy-dev libssl-dev libgtest-dev libbenchmark-dev python3 binutils make locales ccache\n")
+                             "libcli11-dev libhwy-dev libssl-dev libgtest-dev libbenchmark-dev python3 binutils make locales ccache "
+                             "clang-19 libclang-rt-19-dev\n")
             self.assertEqual(here.log(), [])
 
     def test_minimal_leaves_the_tests_needs_out(self):
         done = self.world().setup("--minimal", "--dry-run")
-        for package in ("libgtest-dev", "python3", "binutils", "make"):
+        for package in ("libgtest-dev", "python3", "binutils", "make", "clang-19"):
             self.assertNotIn(f" {package} ", done.stdout)
         self.assertIn(" g++ cmake ninja-build ", done.stdout)
 
@@ -143,7 +144,7 @@ class setup(unittest.TestCase):
         here = self.world()
         self.complete(here)
         here.program("cmake", "#!/usr/bin/env bash\necho cmake version 3.9.6\n")
-        self.assertEqual(here.setup("--dry-run").stdout, "apt-get install -y --no-install-recommends cmake ccache\n")
+        self.assertEqual(here.setup("--dry-run").stdout, "apt-get install -y --no-install-recommends cmake ccache clang-19 libclang-rt-19-dev\n")
 
     @AS_ROOT
     def test_root_installs_and_updates_only_where_lists_are_missing(self):
