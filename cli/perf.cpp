@@ -73,9 +73,11 @@ perf_setup parse_setup(const arguments& a) {
   return setup;
 }
 
-implementation_ref resolve_other(const std::string& name_or_file) {
+// On the device of the first, unless its name fixes another.
+implementation_ref resolve_other(const std::string& name_or_file, device where) {
   try {
-    return resolve_implementation(name_or_file, {});
+    const bool is_file = name_or_file.find('/') != std::string::npos;
+    return resolve_implementation(name_or_file, is_file ? std::optional(where) : std::nullopt);
   } catch (const usage_error& e) {
     const diagnostic& d = e.what_is_wrong();
     bad_input("--against", d.value, d.problem, d.remedy);
@@ -99,7 +101,7 @@ int perf(const arguments& a, const invocation& chosen) {
   const perf_setup setup = parse_setup(a);
   plan_suite(setup.what);  // so that a wrong shape is told before anything is loaded
   std::vector<implementation_ref> refs = {a.impl.reference()};
-  if (!a.against.empty()) refs.push_back(resolve_other(a.against));
+  if (!a.against.empty()) refs.push_back(resolve_other(a.against, refs.front().where));
   a.out.open();
   const paths where = open_folder(a.folder);
 

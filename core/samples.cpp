@@ -11,11 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::pair<std::string_view, std::vector<double> samples::*> cpu_lists[] = {{"at_s", &samples::at_s},
-                                                                                     {"others", &samples::others},
-                                                                                     {"steal", &samples::steal},
-                                                                                     {"load", &samples::load},
-                                                                                     {"cpu_mhz", &samples::cpu_mhz}};
+constexpr std::pair<std::string_view, std::vector<double> samples::*> optional_lists[] = {
+    {"at_s", &samples::at_s},        {"others", &samples::others},
+    {"steal", &samples::steal},      {"load", &samples::load},
+    {"cpu_mhz", &samples::cpu_mhz},  {"nvml_mhz", &samples::nvml_mhz},
+    {"power_w", &samples::power_w},  {"temperature_c", &samples::temperature_c},
+    {"throttle", &samples::throttle}};
 
 // obj[key] = the numbers; a number that is not finite is null there, and KEY_tags maps its index to what it was.
 void put_numbers(json& obj, const std::string& key, const std::vector<double>& numbers) {
@@ -52,7 +53,7 @@ void to_json(json& out, const samples& s) {
   out = {{"order", s.order}};
   put_numbers(out, "time_us", s.time_us);
   put_numbers(out, "sm_mhz", s.sm_mhz);
-  for (const auto& [key, numbers] : cpu_lists)
+  for (const auto& [key, numbers] : optional_lists)
     if (!(s.*numbers).empty()) put_numbers(out, std::string(key), s.*numbers);
 }
 
@@ -62,7 +63,7 @@ void from_json(const json& in, samples& s) {
   read_numbers(fields, "time_us", read.time_us);
   fields.read("order", read.order);
   read_numbers(fields, "sm_mhz", read.sm_mhz);
-  for (const auto& [key, numbers] : cpu_lists) read_numbers(fields, std::string(key), read.*numbers);
+  for (const auto& [key, numbers] : optional_lists) read_numbers(fields, std::string(key), read.*numbers);
   s = std::move(read);
 }
 

@@ -23,6 +23,8 @@
 
 namespace msabench {
 
+class cuda_device;
+
 struct plugin_identity {
   std::string name, version, description;
   std::uint32_t abi_major = 0, abi_minor = 0;
@@ -87,7 +89,7 @@ class prepared_plan {
   virtual ~prepared_plan() = default;
   // Tensors that launches can have; the number by which launch() knows them.
   virtual std::size_t bind(bound_case tensors) = 0;
-  // Seconds of one launch on the CPU. Nothing if it ended in anything but OK, which `seen` then tells.
+  // Seconds of one launch, on a device those of its own clock. Nothing if it ended in anything but OK, which `seen` then tells.
   virtual std::optional<double> launch(std::size_t tensors, observation& seen) = 0;
   // What the launches have left changed in the process, or in the bands of the workspace, goes into `seen`.
   virtual void inspect(observation& seen) = 0;
@@ -107,8 +109,12 @@ class plugin_session {
   virtual observation query(const problem& p, session_events& events) = 0;
   // Plans, runs `how.launches` times (and a concurrent pair of launches at the end if how.second_plan), destroys.
   virtual observation execute(const bound_case& c, const run_spec& how, session_events& events) = 0;
-  // Plans and makes the workspace, once dirty. Null: `seen` says why. It must not outlive this session.
-  virtual std::unique_ptr<prepared_plan> prepare(const problem& agreed, observation& seen, session_events& events) = 0;
+  // Plans and makes the workspace, once dirty. Null: `seen` says why. It must not outlive this session. `graph` (devices):
+  // from the second launch on, each is the replay of a graph; where one can't be captured a remark says so.
+  virtual std::unique_ptr<prepared_plan> prepare(const problem& agreed, bool graph, observation& seen,
+                                                 session_events& events) = 0;
+  // Null on a CPU.
+  virtual std::shared_ptr<cuda_device> on_device() const = 0;
 };
 
 // What this version of the session does not do, in one clause; empty if it can run `how`.

@@ -30,8 +30,16 @@ struct timed_side {
 // Ceilings between the samples, in the order in which they were taken.
 struct probe_samples {
   std::vector<double> flops_per_s, bytes_per_s;
-  std::string vectors;           // what the multiply-adds ran on
-  std::uint64_t read_bytes = 0;  // memory that the reading walks through
+  std::vector<std::string> types;  // formats of operands that flops_per_s holds for; none: it was not measured
+  std::string source;              // what was measured and how
+  std::uint64_t read_bytes = 0;    // memory that the reading walks through
+};
+
+// The device that timed sides run on; empty name: the CPU.
+struct timed_device {
+  std::string name;
+  double cache_bytes = 0, free_bytes = 0;
+  std::string busy;  // why it is too busy to tell; empty: it was idle before the run
 };
 
 struct side_observation {
@@ -44,6 +52,7 @@ struct side_observation {
 struct timed_observation {
   std::vector<side_observation> sides;
   probe_samples probes;
+  timed_device on;
   cpu_usage usage;  // of the whole loop, this process and the worker left out
   bool conditions_known = false;
   double seconds = 0;         // of the loop
@@ -67,7 +76,7 @@ class timing_executor {
   virtual timed_observation run(std::span<const timed_side> sides, const run_spec& how) = 0;
 };
 
-// One worker that loads all implementations (CPU), started at the first run and again after each abnormal end.
+// One worker that loads all implementations, of one device, started at the first run and again after each abnormal end.
 // `probe_bytes`: memory that the probe of the read bandwidth walks through.
 std::unique_ptr<timing_executor> make_timing_executor(std::vector<implementation_ref> implementations,
                                                       const executor_options& options, std::uint64_t probe_bytes);

@@ -223,10 +223,9 @@ std::int64_t sets_of_group(std::int64_t launches_per_round, std::int64_t rounds)
 
 std::unique_ptr<timing_executor> make_timing_executor(std::vector<implementation_ref> implementations,
                                                       const executor_options& options, std::uint64_t probe_bytes) {
-  // Its clock, cold sets and ceilings are the CPU's.
   for (const implementation_ref& impl : implementations)
-    if (impl.where.type != device_type::cpu)
-      bad_input("--device", "cuda", "speed is measured on the CPU only", "judge it there with msabench check");
+    if (!(impl.where == implementations.front().where))
+      bad_input("--against", impl.label, "runs on another device than --impl", "compare two of one device");
   return std::make_unique<worker_timing>(std::move(implementations), options, probe_bytes);
 }
 

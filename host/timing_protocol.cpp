@@ -97,8 +97,14 @@ json encode(const timed_observation& seen) {
           {"probes",
            {{"flops_per_s", seen.probes.flops_per_s},
             {"bytes_per_s", seen.probes.bytes_per_s},
-            {"vectors", seen.probes.vectors},
+            {"types", seen.probes.types},
+            {"source", seen.probes.source},
             {"read_bytes", seen.probes.read_bytes}}},
+          {"device",
+           {{"name", seen.on.name},
+            {"cache_bytes", seen.on.cache_bytes},
+            {"free_bytes", seen.on.free_bytes},
+            {"busy", seen.on.busy}}},
           {"usage", encode_usage(seen.usage)},
           {"conditions_known", seen.conditions_known},
           {"seconds", seen.seconds},
@@ -117,8 +123,14 @@ timed_observation decode_timed_observation(const json& in) {
   const json_fields probes("probes", fields.require("probes"));
   seen.probes.flops_per_s = numbers(probes, "flops_per_s");
   seen.probes.bytes_per_s = numbers(probes, "bytes_per_s");
-  probes.read("vectors", seen.probes.vectors);
+  probes.read("types", seen.probes.types);
+  probes.read("source", seen.probes.source);
   probes.read("read_bytes", seen.probes.read_bytes);
+  const json_fields on("device", fields.require("device"));
+  on.read("name", seen.on.name);
+  on.read("cache_bytes", seen.on.cache_bytes);
+  on.read("free_bytes", seen.on.free_bytes);
+  on.read("busy", seen.on.busy);
   seen.usage = decode_usage(json_fields("usage", fields.require("usage")));
   fields.read("conditions_known", seen.conditions_known);
   fields.read("seconds", seen.seconds);

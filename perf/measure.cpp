@@ -33,6 +33,8 @@ constexpr double assumed_efficiency = 0.25;
 // Launches shorter than this get a lead-in: threads that sleep take tens of microseconds to wake.
 constexpr double lead_in_below_s = 5e-3;
 constexpr std::int32_t warmup = 2;
+// Engines replay decode, up to so many tokens of a draft, as graphs.
+constexpr std::int64_t most_graph_tokens = 16;
 constexpr double shortest_loop_s = 0.5;
 constexpr double usable_memory = 0.8;
 // Making input sets and copies of them, fresh memory included.
@@ -45,18 +47,13 @@ double median_of(std::vector<double> values) {
   return quantile(values, 0.5);
 }
 
-perf_ceilings ceilings_of(const probe_samples& probes, int threads) {
+perf_ceilings ceilings_of(const probe_samples& probes) {
   perf_ceilings c;
+  if (!probes.source.empty()) c.source = "measured between the samples, medians: " + probes.source;
   if (probes.flops_per_s.empty() || probes.bytes_per_s.empty()) return c;
   const double flops = median_of(probes.flops_per_s);
-  // Operands of 16 bits are widened and multiplied in fp32 on a CPU without products of its own for them.
-  for (const char* type : {"fp32", "bf16", "fp16"}) c.flops[type] = flops;
+  for (const std::string& type : probes.types) c.flops[type] = flops;
   c.bytes_per_s = median_of(probes.bytes_per_s);
-  c.source = fmt::format(
-      "measured between the samples, medians: fp32 multiply-adds in {}, and reading {} of memory, {} thread{}; "
-      "operands "
-      "of 16 bits count at the fp32 peak",
-      probes.vectors, format_bytes(static_cast<double>(probes.read_bytes)), threads, threads == 1 ? "" : "s");
   c.flops_samples = probes.flops_per_s;
   c.bytes_samples = probes.bytes_per_s;
   return c;
@@ -107,7 +104,8 @@ class measurement {
     const timed_observation first = time_nothing();
     start_ = clock::now();
     if (first.interrupted) return void(run_.partial = true);
-    assumed_ = ceilings_of(first.probes, setup_.threads);
+    take_device(first);
+    assumed_ = ceilings_of(first.probes);
     for (const auto& p : points) run_.estimated_s += estimate(p);
     events_.planned(run_);
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -139,7 +137,19 @@ class measurement {
   }
 
  private:
+  void take_device(const timed_observation& first) {
+    if (!with_.on_device) return;
+    if (first.ended)
+      throw environment_error({"worker", "", "ended before anything was timed: " + first.end, "see its output"});
+    if (!first.on.busy.empty() && !setup_.tell_busy)
+      throw environment_error({"device", first.on.name, "too busy to measure: " + first.on.busy,
+                               "wait until it is idle, or take --busy tell for numbers that are marked"});
+    on_ = first.on;
+    run_.last_level_cache_bytes = static_cast<std::uint64_t>(on_.cache_bytes);
+  }
+
   double cache_bytes() const {
+    if (with_.on_device) return on_.cache_bytes;
     return static_cast<double>(setup_.last_level_cache_bytes.value_or(assumed_cache_bytes));
   }
 
@@ -158,6 +168,7 @@ class measurement {
   }
 
   void require_quiet() const {
+    if (with_.on_device) return;
     const auto seen = watch_machine(setup_.watch, setup_.watch_s);
     if (!seen || setup_.tell_busy) return;
     if (const std::string why = too_busy(*seen, setup_.limits); !why.empty())
@@ -220,7 +231,7 @@ class measurement {
     std::list<input_set> sets;
     make_sets(all, sets);
     time_point(all, point, budget_s - seconds_since(start));
-    const std::string busy = point.conditions_known ? too_busy(usage_, setup_.limits) : "";
+    const std::string busy = point.conditions_known && !with_.on_device ? too_busy(usage_, setup_.limits) : "";
     for (auto& c : all) {
       if (c.runs) finish_item(c, point, busy);
       point.items.push_back(std::move(c.item));
@@ -329,7 +340,8 @@ class measurement {
     if (!setup_.cold) return rotated;
     std::int64_t rounds = rounds_until_reuse(round_bytes, cold_factor * cache_bytes());
     // Sets of a group: as many as it uses in so many rounds. Without another one nothing is copied.
-    const double room = setup_.available_memory_bytes * usable_memory / 2;
+    const double memory = with_.on_device ? on_.free_bytes : setup_.available_memory_bytes;
+    const double room = memory * usable_memory / 2;
     if (room > 0 && rounds > 1 && rotated * static_cast<double>(rounds) > room)
       rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(room / rotated));
     point.rounds_of_sets = rounds;
@@ -341,7 +353,7 @@ class measurement {
   // A kernel is another one in decode than in prefill.
   static bool many_rows(const case_spec& c) { return sequences(c).front().q_len > 1; }
 
-  static bool leads_in(const candidate& c) { return c.predicted_s < lead_in_below_s; }
+  bool leads_in(const candidate& c) const { return !with_.on_device && c.predicted_s < lead_in_below_s; }
 
   void time_point(std::list<candidate>& all, perf_point& point, double budget_s) {
     std::vector<timed_side> sides;
@@ -365,13 +377,15 @@ class measurement {
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
     how.timing.warmup = warmup;
+    how.timing.graph = with_.on_device && point.query_tokens <= most_graph_tokens;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
     how.timing.min_seconds = shortest_loop_s;
     how.timing.budget_s = budget_s;
     how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, how.timing.budget_s));
     timed_observation seen = with_.timing->run(sides, how);
     // A neighbour may have been there for a moment only.
-    if (!setup_.tell_busy && seen.conditions_known && !seen.interrupted && !too_busy(seen.usage, setup_.limits).empty())
+    if (!with_.on_device && !setup_.tell_busy && seen.conditions_known && !seen.interrupted &&
+        !too_busy(seen.usage, setup_.limits).empty())
       seen = with_.timing->run(sides, how);
     take(std::move(seen), all, point);
   }
@@ -393,7 +407,7 @@ class measurement {
     point.steal = usage_.steal;
     point.load = usage_.load;
     point.mhz = usage_.mhz;
-    point.ceilings = ceilings_of(seen.probes, setup_.threads);
+    point.ceilings = ceilings_of(seen.probes);
     std::size_t next = 0;
     for (auto& c : all) {
       if (!c.runs) continue;
@@ -458,7 +472,7 @@ class measurement {
       return i.figures && i.figures->roofline_s > 0 && !i.figures->efficiency;
     };
     if (std::ranges::none_of(point.items, above)) return;
-    keep_higher(point.ceilings, ceilings_of(time_nothing().probes, setup_.threads));
+    keep_higher(point.ceilings, ceilings_of(time_nothing().probes));
     for (auto& i : point.items) {
       if (!i.figures) continue;
       i.figures = figures_of(i.work, point.ceilings, parse_case(i.name).type, i.time_us.median * 1e-6);
@@ -492,6 +506,7 @@ class measurement {
   clock::time_point start_;  // of the budget: the limits are known by then
   perf_ceilings assumed_;
   cpu_usage usage_;
+  timed_device on_;
   std::map<std::tuple<int, op, bool>, double> slowness_;  // time / roofline time, as last seen
 };
 

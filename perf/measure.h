@@ -36,6 +36,7 @@ struct perf_executors {
   std::vector<executor*> queries;
   std::vector<std::string> labels;
   timing_executor* timing = nullptr;
+  bool on_device = false;  // a GPU: its cache, memory and idleness count, not those of the machine around it
 };
 
 struct perf_events {

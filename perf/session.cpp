@@ -5,8 +5,9 @@ namespace msabench {
 
 perf_session::perf_session(std::span<const implementation_ref> implementations, const executor_options& how,
                            const perf_setup& setup) {
-  // First, since it refuses what can't be timed before anything is loaded.
+  // First, since it refuses what can't be compared before anything is loaded.
   timing_ = make_timing_executor({implementations.begin(), implementations.end()}, how, probe_bytes(setup));
+  on_device_ = implementations.front().where.type != device_type::cpu;
   for (const auto& ref : implementations) {
     queries_.push_back(make_worker_executor(ref, how));
     records_.push_back(queries_.back()->info());
@@ -20,6 +21,7 @@ perf_executors perf_session::executors() const {
     with.labels.push_back(records_[i].name);
   }
   with.timing = timing_.get();
+  with.on_device = on_device_;
   return with;
 }
 

@@ -24,6 +24,7 @@ class perf_session {
   std::vector<std::unique_ptr<executor>> queries_;
   std::vector<implementation_record> records_;
   std::unique_ptr<timing_executor> timing_;
+  bool on_device_ = false;
 };
 
 }  // namespace msabench

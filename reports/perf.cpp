@@ -91,18 +91,38 @@ std::string point_title(const perf_point& p) {
                      p.selection);
 }
 
+// Clock and power over the loop, as they were at half of the samples; empty where no GPU was looked at.
+std::string gpu_of(const perf_point& p) {
+  std::vector<double> counted, told, watts;
+  for (const auto& i : p.items) {
+    counted.insert(counted.end(), i.timing.sm_mhz.begin(), i.timing.sm_mhz.end());
+    told.insert(told.end(), i.timing.nvml_mhz.begin(), i.timing.nvml_mhz.end());
+    watts.insert(watts.end(), i.timing.power_w.begin(), i.timing.power_w.end());
+  }
+  const auto median = [](std::vector<double>& all) {
+    std::ranges::sort(all);
+    return all[all.size() / 2];
+  };
+  std::string text;
+  if (!counted.empty()) text += fmt::format("; multiprocessors at {:.0f} MHz", median(counted));
+  if (!told.empty()) text += fmt::format(", NVML says {:.0f} MHz, {:.0f} W", median(told), median(watts));
+  return text;
+}
+
 std::string conditions_line(const perf_point& p) {
+  const std::string ended = p.budget_ended ? "; the budget ended first\n" : "\n";
   std::string text =
       p.cold ? fmt::format("inputs from memory ({} touched between two uses)", format_bytes(p.reuse_distance_bytes))
              : "inputs hot, at least in part";
   if (p.ceilings.known())
     text += fmt::format("; limits: {}, {}", per_second(p.ceilings.flops.begin()->second, "FLOP/s"),
                         per_second(p.ceilings.bytes_per_s, "B/s"));
+  if (const std::string gpu = gpu_of(p); !gpu.empty()) return text + gpu + ended;
   if (p.conditions_known)
     text +=
         fmt::format("; other processes {:.1f} %, stolen {:.1f} %, load {:g}", 100 * p.others, 100 * p.steal, p.load);
   if (p.mhz > 0) text += fmt::format(", {:.0f} MHz", p.mhz);
-  return text + (p.budget_ended ? "; the budget ended first" : "") + "\n";
+  return text + ended;
 }
 
 std::string upper(std::string_view text) {
@@ -129,9 +149,10 @@ std::string perf_plan_text(const perf_run& run) {
 }
 
 std::string perf_point_text(const perf_run& run, const perf_point& point) {
-  const row titles = {"operator",      "by",      "time",         "+-",
-                      "samples",       "GFLOP/s", "GB/s",         "of limit",
-                      "against dense", "by limits", "share of msa", run.implementations.size() > 1 ? "against other" : "",
+  const row titles = {"operator",  "by",           "time",
+                      "+-",        "samples",      "GFLOP/s",
+                      "GB/s",      "of limit",     "against dense",
+                      "by limits", "share of msa", run.implementations.size() > 1 ? "against other" : "",
                       "verified"};
   std::vector<row> rows;
   std::string below;

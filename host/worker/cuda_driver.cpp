@@ -36,6 +36,25 @@ struct cuda_device::functions {
   int (*make_stream)(void**, unsigned);
   int (*destroy_stream)(void*);
   int (*wait)(void*);
+  int (*copy)(device_address, device_address, std::size_t, void*);
+  int (*device_name)(char*, int, int);
+  int (*bus_id)(char*, int, int);
+  int (*attribute)(int*, int, int);
+  int (*memory)(std::size_t*, std::size_t*);
+  int (*make_event)(void**, unsigned);
+  int (*destroy_event)(void*);
+  int (*record)(void*, void*);
+  int (*wait_for_event)(void*);
+  int (*elapsed_ms)(float*, void*, void*);
+  int (*begin_capture)(void*, int);
+  int (*end_capture)(void*, void**);
+  int (*instantiate)(void**, void*, unsigned long long);
+  int (*launch_graph)(void*, void*);
+  int (*destroy_executable)(void*);
+  int (*destroy_graph)(void*);
+  int (*load_module)(void**, const void*);
+  int (*get_function)(void**, void*, const char*);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   int (*name_of)(int, const char**);
 };
 
@@ -63,6 +82,25 @@ std::shared_ptr<cuda_device> cuda_device::open(int number) {
   find(calls->destroy_stream, "cuStreamDestroy_v2");
   find(calls->wait, "cuStreamSynchronize");
   find(calls->name_of, "cuGetErrorName");
+  find(calls->copy, "cuMemcpyDtoDAsync_v2");
+  find(calls->device_name, "cuDeviceGetName");
+  find(calls->bus_id, "cuDeviceGetPCIBusId");
+  find(calls->attribute, "cuDeviceGetAttribute");
+  find(calls->memory, "cuMemGetInfo_v2");
+  find(calls->make_event, "cuEventCreate");
+  find(calls->destroy_event, "cuEventDestroy_v2");
+  find(calls->record, "cuEventRecord");
+  find(calls->wait_for_event, "cuEventSynchronize");
+  find(calls->elapsed_ms, "cuEventElapsedTime");
+  find(calls->begin_capture, "cuStreamBeginCapture_v2");
+  find(calls->end_capture, "cuStreamEndCapture");
+  find(calls->instantiate, "cuGraphInstantiateWithFlags");
+  find(calls->launch_graph, "cuGraphLaunch");
+  find(calls->destroy_executable, "cuGraphExecDestroy");
+  find(calls->destroy_graph, "cuGraphDestroy");
+  find(calls->load_module, "cuModuleLoadData");
+  find(calls->get_function, "cuModuleGetFunction");
+  find(calls->launch, "cuLaunchKernel");
 
   std::shared_ptr<cuda_device> opened(new cuda_device);
   opened->call_ = std::move(calls);
@@ -130,5 +168,77 @@ void* cuda_device::make_stream() const {
 void cuda_device::destroy_stream(void* stream) const noexcept { call_->destroy_stream(stream); }
 
 void cuda_device::wait(void* stream) const { check(call_->wait(stream), "cuStreamSynchronize"); }
+
+void cuda_device::copy(device_address to, device_address from, std::uint64_t bytes, void* stream) const {
+  check(call_->copy(to, from, bytes, stream), "cuMemcpyDtoDAsync");
+}
+
+cuda_facts cuda_device::facts() const {
+  constexpr int multiprocessor_count = 16, cache_size = 38;  // CU_DEVICE_ATTRIBUTE_*
+  cuda_facts f;
+  char text[128] = "";
+  check(call_->device_name(text, sizeof text, device_), "cuDeviceGetName");
+  f.name = text;
+  check(call_->bus_id(text, sizeof text, device_), "cuDeviceGetPCIBusId");
+  f.bus = text;
+  int cache = 0;
+  check(call_->attribute(&cache, cache_size, device_), "cuDeviceGetAttribute");
+  check(call_->attribute(&f.multiprocessors, multiprocessor_count, device_), "cuDeviceGetAttribute");
+  std::size_t free = 0, total = 0;
+  check(call_->memory(&free, &total), "cuMemGetInfo");
+  f.cache_bytes = static_cast<std::uint64_t>(cache);
+  f.free_bytes = free;
+  f.total_bytes = total;
+  return f;
+}
+
+void* cuda_device::make_event() const {
+  void* event = nullptr;
+  check(call_->make_event(&event, 0), "cuEventCreate");
+  return event;
+}
+
+void cuda_device::destroy_event(void* event) const noexcept { call_->destroy_event(event); }
+
+void cuda_device::record(void* event, void* stream) const { check(call_->record(event, stream), "cuEventRecord"); }
+
+double cuda_device::seconds_between(void* earlier, void* later) const {
+  check(call_->wait_for_event(later), "cuEventSynchronize");
+  float ms = 0;
+  check(call_->elapsed_ms(&ms, earlier, later), "cuEventElapsedTime");
+  return static_cast<double>(ms) * 1e-3;
+}
+
+void cuda_device::begin_capture(void* stream) const {
+  constexpr int thread_local_mode = 1;  // what other threads do to the device meanwhile is no business of the graph
+  check(call_->begin_capture(stream, thread_local_mode), "cuStreamBeginCapture");
+}
+
+void* cuda_device::end_capture(void* stream) const {
+  void *graph = nullptr, *executable = nullptr;
+  check(call_->end_capture(stream, &graph), "cuStreamEndCapture");
+  const int made = call_->instantiate(&executable, graph, 0);
+  call_->destroy_graph(graph);
+  check(made, "cuGraphInstantiate");
+  return executable;
+}
+
+void cuda_device::launch_graph(void* graph, void* stream) const {
+  check(call_->launch_graph(graph, stream), "cuGraphLaunch");
+}
+
+void cuda_device::destroy_graph(void* graph) const noexcept { call_->destroy_executable(graph); }
+
+void* cuda_device::load_kernel(const char* ptx, const char* name) const {
+  void *module = nullptr, *kernel = nullptr;
+  check(call_->load_module(&module, ptx), "cuModuleLoadData");
+  check(call_->get_function(&kernel, module, name), "cuModuleGetFunction");
+  return kernel;
+}
+
+void cuda_device::launch_kernel(void* kernel, unsigned blocks, unsigned threads, void** parameters,
+                                void* stream) const {
+  check(call_->launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+}
 
 }  // namespace msabench

@@ -20,6 +20,12 @@ struct cuda_failure {
   bool out_of_memory = false;
 };
 
+struct cuda_facts {
+  std::string name, bus;  // bus: "0000:17:00.0", by which NVML knows it
+  std::uint64_t cache_bytes = 0, total_bytes = 0, free_bytes = 0;
+  int multiprocessors = 0;
+};
+
 // The primary context of one device, current on the thread that opens it. All functions throw cuda_failure.
 class cuda_device {
  public:
@@ -44,6 +50,25 @@ class cuda_device {
   void destroy_stream(void* stream) const noexcept;
   // Waits for all work of the stream, and tells what became of it.
   void wait(void* stream) const;
+  void copy(device_address to, device_address from, std::uint64_t bytes, void* stream) const;
+
+  cuda_facts facts() const;
+
+  void* make_event() const;
+  void destroy_event(void* event) const noexcept;
+  void record(void* event, void* stream) const;
+  // Between two recorded events; waits for the later one.
+  double seconds_between(void* earlier, void* later) const;
+
+  // What is enqueued on the stream from begin_capture on becomes a graph, which end_capture makes ready for replay.
+  void begin_capture(void* stream) const;
+  void* end_capture(void* stream) const;
+  void launch_graph(void* graph, void* stream) const;
+  void destroy_graph(void* graph) const noexcept;
+
+  // A kernel of PTX text; it stays loaded. `parameters`: addresses of its arguments.
+  void* load_kernel(const char* ptx, const char* name) const;
+  void launch_kernel(void* kernel, unsigned blocks, unsigned threads, void** parameters, void* stream) const;
 
  private:
   struct functions;

@@ -166,6 +166,7 @@ class worker final : public session_events {
     };
     around.events = this;
     around.threads = threads_;
+    around.device = sessions_[0]->on_device();
     around.probes = &probes_;
     around.collect = [this](std::size_t side, std::int64_t set) {
       send({{"type", "collect"}, {"side", side}, {"set", set}});
@@ -180,7 +181,7 @@ class worker final : public session_events {
   channel link_;
   std::unique_ptr<address_space> limits_;
   std::vector<std::unique_ptr<plugin_session>> sessions_;
-  std::unique_ptr<cpu_probes> probes_;
+  std::unique_ptr<machine_probes> probes_;
   int threads_ = 1;
   protocol::execute_request* running_ = nullptr;  // while its launches go on
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/worker/probes.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/units.h"
 
 namespace msabench {
 namespace {
@@ -232,11 +235,17 @@ class cpu_probes::state {
   bool ending_ = false;
 };
 
-cpu_probes::cpu_probes(int threads, std::uint64_t read_bytes) : state_(std::make_unique<state>(threads, read_bytes)) {}
+cpu_probes::cpu_probes(int threads, std::uint64_t read_bytes)
+    : state_(std::make_unique<state>(threads, read_bytes)), threads_(threads) {}
 cpu_probes::~cpu_probes() = default;
 double cpu_probes::flops_per_s(double seconds) { return state_->flops_per_s(seconds); }
 double cpu_probes::read_bytes_per_s(double seconds) { return state_->read_bytes_per_s(seconds); }
 std::uint64_t cpu_probes::read_bytes() const { return state_->bytes(); }
-const char* cpu_probes::vectors() const { return state_->vectors(); }
+
+std::string cpu_probes::source() const {
+  return fmt::format(
+      "fp32 multiply-adds in {}, and reading {} of memory, {} thread{}; operands of 16 bits count at the fp32 peak",
+      state_->vectors(), format_bytes(static_cast<double>(read_bytes())), threads_, threads_ == 1 ? "" : "s");
+}
 
 }  // namespace msabench

@@ -141,7 +141,9 @@ class session final : public plugin_session {
   }
 
   observation execute(const bound_case& c, const run_spec& how, session_events& events) override;
-  std::unique_ptr<prepared_plan> prepare(const problem& agreed, observation& seen, session_events& events) override;
+  std::unique_ptr<prepared_plan> prepare(const problem& agreed, bool graph, observation& seen,
+                                         session_events& events) override;
+  std::shared_ptr<cuda_device> on_device() const override { return device_; }
 
  private:
   class timed_plan;
@@ -448,13 +450,23 @@ observation session::execute(const bound_case& c, const run_spec& how, session_e
 
 class session::timed_plan final : public prepared_plan {
  public:
-  timed_plan(session& of, planned p) : of_(of), planned_(std::move(p)) { planned_.make_dirty(0, 0); }
+  timed_plan(session& of, planned p, bool graph)
+      : of_(of), planned_(std::move(p)), device_(of.device_), stream_(device_), graph_(graph && device_) {
+    planned_.make_dirty(0, 0);
+    if (!device_) return;
+    first_ = device_->make_event();
+    last_ = device_->make_event();
+  }
 
   ~timed_plan() override {
     catching([&] {
       of_.table_->destroy(planned_.plan);
       return std::int32_t{MSABENCH_OK};
     });
+    for (const auto& b : bound_)
+      if (b->graph != nullptr) device_->destroy_graph(b->graph);
+    for (void* event : {first_, last_})
+      if (event != nullptr) device_->destroy_event(event);
   }
 
   std::size_t bind(bound_case tensors) override {
@@ -464,14 +476,8 @@ class session::timed_plan final : public prepared_plan {
   }
 
   std::optional<double> launch(std::size_t tensors, observation& seen) override {
-    const msabench_args* args = bound_.at(tensors)->args.get();
-    void* const workspace = planned_.data();
-    const auto start = std::chrono::steady_clock::now();
-    const call_end end = catching([&] { return of_.table_->run(planned_.plan, args, workspace, nullptr); });
-    const auto stop = std::chrono::steady_clock::now();
-    if (!end.threw && end.status == MSABENCH_OK) return std::chrono::duration<double>(stop - start).count();
-    of_.finish(seen, "run", end);
-    return std::nullopt;
+    bound& on = *bound_.at(tensors);
+    return device_ ? launch_on_device(on, seen) : launch_here(on, seen);
   }
 
   void inspect(observation& seen) override {
@@ -485,20 +491,78 @@ class session::timed_plan final : public prepared_plan {
     bound(bound_case c, device where) : tensors(std::move(c)), args(tensors, false, where) {}
     bound_case tensors;
     run_arguments args;
+    void* graph = nullptr;
   };
+
+  std::optional<double> launch_here(const bound& on, observation& seen) {
+    void* const workspace = planned_.data();
+    const auto start = std::chrono::steady_clock::now();
+    const call_end end = catching([&] { return of_.table_->run(planned_.plan, on.args.get(), workspace, nullptr); });
+    const auto stop = std::chrono::steady_clock::now();
+    if (!end.threw && end.status == MSABENCH_OK) return std::chrono::duration<double>(stop - start).count();
+    of_.finish(seen, "run", end);
+    return std::nullopt;
+  }
+
+  std::optional<double> launch_on_device(bound& on, observation& seen) {
+    try {
+      // The first launch of a plan may load code, which no capture allows.
+      if (graph_ && launched_ && on.graph == nullptr) capture(on, seen);
+      call_end end;
+      device_->record(first_, stream_.get());
+      if (on.graph != nullptr)
+        device_->launch_graph(on.graph, stream_.get());
+      else
+        end = enqueue(on);
+      device_->record(last_, stream_.get());
+      const double seconds = device_->seconds_between(first_, last_);
+      launched_ = true;
+      if (!end.threw && end.status == MSABENCH_OK) return seconds;
+      of_.finish(seen, "run", end);
+    } catch (const cuda_failure& f) {
+      seen.result = outcome::device_lost;
+      seen.entry = "run";
+      seen.message = f.text;
+    }
+    return std::nullopt;
+  }
+
+  call_end enqueue(const bound& on) {
+    return catching([&] { return of_.table_->run(planned_.plan, on.args.get(), planned_.data(), stream_.get()); });
+  }
+
+  void capture(bound& on, observation& seen) {
+    std::string why;
+    device_->begin_capture(stream_.get());
+    const call_end end = enqueue(on);
+    if (end.threw || end.status != MSABENCH_OK) why = fmt::format("status {} of run", end.status);
+    try {
+      on.graph = device_->end_capture(stream_.get());
+    } catch (const cuda_failure& f) {
+      why = f.text;
+    }
+    if (why.empty()) return;
+    graph_ = false;
+    seen.remarks.push_back("launched without a graph, since run can't be captured: " + why);
+  }
 
   session& of_;
   planned planned_;
+  std::shared_ptr<cuda_device> device_;
+  device_stream stream_;
+  void *first_ = nullptr, *last_ = nullptr;  // events
+  bool graph_, launched_ = false;
   std::vector<std::unique_ptr<bound>> bound_;
   process_state before_;
 };
 
-std::unique_ptr<prepared_plan> session::prepare(const problem& agreed, observation& seen, session_events& events) {
+std::unique_ptr<prepared_plan> session::prepare(const problem& agreed, bool graph, observation& seen,
+                                                session_events& events) {
   seen = begin();
   if (seen.result != outcome::completed) return nullptr;
   planned p;
   if (make_plan(agreed, p, seen, events) && make_workspace(p, seen, events))
-    return std::make_unique<timed_plan>(*this, std::move(p));
+    return std::make_unique<timed_plan>(*this, std::move(p), graph);
   if (seen.result != outcome::crashed) destroy(p, seen, events);
   return nullptr;
 }

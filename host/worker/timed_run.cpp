@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/worker/timed_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <thread>
 
+#include "core/environment_error.h"
 #include "core/error.h"
 #include "core/statistics.h"
 #include "host/conditions.h"
 #include "host/executor.h"
+#include "host/worker/device_probes.h"
+#include "host/worker/gpu_watch.h"
 #include "host/worker/timing_memory.h"
 
 namespace msabench {
@@ -28,6 +33,8 @@ constexpr auto settling = std::chrono::milliseconds(3);
 // The system counts CPU time in hundredths of a second.
 constexpr double conditions_period_s = 0.1;
 constexpr std::size_t most_samples = 4000;
+// Share of its time that a GPU may have worked for others just before a run.
+constexpr double busy_share = 0.05;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
@@ -38,8 +45,10 @@ class timed_loop {
         in_(in),
         rule_(rule_of(request.how.timing)),
         sets_(sets_of_regions(request)),
-        memory_(request.regions, sets_, available_memory_bytes()) {
+        memory_(in.device ? make_device_timing_memory(in.device, request.regions, sets_)
+                          : make_host_timing_memory(request.regions, sets_, available_memory_bytes())) {
     out_.sides.resize(request.sides.size());
+    if (in.device) look_at_device();
     for (std::size_t s = 0; s < request.sides.size(); ++s) prepare(s);
   }
 
@@ -96,7 +105,8 @@ class timed_loop {
     s.group = wanted.group;
     s.lead_in = wanted.lead_in;
     note(index);
-    s.plan = in_.session(wanted.implementation).prepare(wanted.agreed, out_.sides[index].seen, *in_.events);
+    s.plan = in_.session(wanted.implementation)
+                 .prepare(wanted.agreed, request_.how.timing.graph, out_.sides[index].seen, *in_.events);
     std::int64_t sets = 1;
     for (const auto& t : wanted.tensors)
       if (t.region >= 0) sets = sets_[static_cast<std::size_t>(t.region)];
@@ -106,12 +116,12 @@ class timed_loop {
         c.tensors.push_back(t.tensor);
         if (t.region < 0) continue;
         const auto& region = request_.regions[static_cast<std::size_t>(t.region)];
-        c.tensors.back().data = memory_.base(t.region, set) + (t.tensor.data - region.memory->data());
+        c.tensors.back().data = memory_->base(t.region, set) + (t.tensor.data - region.memory->data());
       }
       s.bound.push_back(s.plan->bind(std::move(c)));
     }
     for (const auto& t : wanted.tensors)
-      if (t.region >= 0 && memory_.sparse(t.region)) {
+      if (t.region >= 0 && memory_->sparse(t.region)) {
         out_.sides[index].seen.remarks.push_back(std::string(msabench::name(t.tensor.where)) +
                                                  " is sparse and lies in small pages, which slows reading down");
         break;
@@ -163,7 +173,7 @@ class timed_loop {
     const auto sums = [&] {
       std::vector<std::uint64_t> all;
       for (const auto& t : request_.sides[s.index].tensors)
-        if (t.region >= 0 && t.tensor.dir == direction::in) all.push_back(memory_.checksum_of(t.region, set));
+        if (t.region >= 0 && t.tensor.dir == direction::in) all.push_back(memory_->checksum_of(t.region, set));
       return all;
     };
     const auto before = sums();
@@ -175,15 +185,27 @@ class timed_loop {
   }
 
   void start_probes() {
+    if (!*in_.probes && in_.device) *in_.probes = make_device_probes(in_.device);
     if (!*in_.probes) *in_.probes = std::make_unique<cpu_probes>(in_.threads, request_.probe_bytes);
-    out_.probes.vectors = (*in_.probes)->vectors();
+    out_.probes.types = (*in_.probes)->types();
+    out_.probes.source = (*in_.probes)->source();
     out_.probes.read_bytes = (*in_.probes)->read_bytes();
+  }
+
+  // Before anything of ours runs there.
+  void look_at_device() {
+    const cuda_facts facts = in_.device->facts();
+    out_.on = {facts.name, static_cast<double>(facts.cache_bytes), static_cast<double>(facts.free_bytes), ""};
+    watch_ = gpu_watch::open(facts.bus);
+    if (!watch_) return;
+    if (const auto now = watch_->read(); now && now->utilization > busy_share)
+      out_.on.busy = fmt::format("another process keeps the GPU busy {:.0f} % of the time", 100 * now->utilization);
   }
 
   void probe() {
     const auto start = clock::now();
     std::this_thread::sleep_for(settling);
-    out_.probes.flops_per_s.push_back((*in_.probes)->flops_per_s(flops_probe_s));
+    if (!out_.probes.types.empty()) out_.probes.flops_per_s.push_back((*in_.probes)->flops_per_s(flops_probe_s));
     out_.probes.bytes_per_s.push_back((*in_.probes)->read_bytes_per_s(read_probe_s));
     last_probe_ = clock::now();
     probe_s_ = std::chrono::duration<double>(last_probe_ - start).count();
@@ -191,7 +213,7 @@ class timed_loop {
 
   bool probes_due() const {
     return request_.how.timing.probes &&
-           (out_.probes.flops_per_s.empty() || seconds_since(last_probe_) >= probe_s_ / probe_share);
+           (out_.probes.bytes_per_s.empty() || seconds_since(last_probe_) >= probe_s_ / probe_share);
   }
 
   bool alive() const {
@@ -232,7 +254,7 @@ class timed_loop {
         break;
       }
     }
-    while (request_.how.timing.probes && out_.probes.flops_per_s.size() < fewest_probes) probe();
+    while (request_.how.timing.probes && out_.probes.bytes_per_s.size() < fewest_probes) probe();
     look_at_machine();
     out_.seconds = seconds_since(start_);
     if (const auto last = read_cpus(); first && last) {
@@ -267,9 +289,23 @@ class timed_loop {
         if (u.mhz > 0) s.raw.cpu_mhz.resize(s.seconds.size(), u.mhz);
       }
     }
+    if (in_.device) look_at_clock();
     last_cpus_ = now;
     last_own_ = own;
     last_look_ = clock::now();
+  }
+
+  void look_at_clock() {
+    if (*in_.probes) clock_mhz_ = (*in_.probes)->clock_mhz();
+    const auto now = watch_ ? watch_->read() : std::nullopt;
+    for (side& s : sides_) {
+      if (clock_mhz_ > 0) s.raw.sm_mhz.resize(s.seconds.size(), clock_mhz_);
+      if (!now) continue;
+      s.raw.nvml_mhz.resize(s.seconds.size(), now->sm_mhz);
+      s.raw.power_w.resize(s.seconds.size(), now->power_w);
+      s.raw.temperature_c.resize(s.seconds.size(), now->temperature_c);
+      s.raw.throttle.resize(s.seconds.size(), static_cast<double>(now->throttle_reasons));
+    }
   }
 
   // Every side of a group may have done it.
@@ -279,7 +315,7 @@ class timed_loop {
         if (t.region < 0 || t.tensor.dir != direction::in) continue;
         const std::int64_t sets = sets_[static_cast<std::size_t>(t.region)];
         for (std::int64_t set = 0; set < sets; ++set) {
-          if (memory_.unchanged(t.region, set)) continue;
+          if (memory_->unchanged(t.region, set)) continue;
           out_.sides[s.index].seen.violations.push_back({violation::kind::input_modified, t.tensor.where, "run",
                                                          "an input has changed during the timed launches"});
           break;
@@ -293,7 +329,7 @@ class timed_loop {
         if (!s.used[set]) continue;
         for (const auto& t : request_.sides[s.index].tensors)
           if (t.region >= 0 && t.tensor.dir == direction::out)
-            memory_.download(t.region, static_cast<std::int64_t>(set));
+            memory_->download(t.region, static_cast<std::int64_t>(set));
         in_.collect(s.index, static_cast<std::int64_t>(set));
       }
   }
@@ -306,7 +342,9 @@ class timed_loop {
   const timed_run_environment& in_;
   const stopping_rule rule_;
   const std::vector<std::int64_t> sets_;
-  timing_memory memory_;
+  std::unique_ptr<timing_memory> memory_;
+  std::unique_ptr<gpu_watch> watch_;
+  double clock_mhz_ = 0;  // of a GPU, as last counted
   std::map<int, group> groups_;
   std::vector<side> sides_;
   timed_observation out_;
@@ -318,7 +356,12 @@ class timed_loop {
 }  // namespace
 
 timed_observation run_timed(protocol::timed_request& request, const timed_run_environment& in) {
-  return timed_loop(request, in).run();
+  try {
+    return timed_loop(request, in).run();
+  } catch (const cuda_failure& f) {
+    throw environment_error(
+        {"device", "cuda", "gave out: " + f.text, "look at the driver's log, and at who else uses it"});
+  }
 }
 
 }  // namespace msabench

@@ -16,8 +16,9 @@ struct timed_run_environment {
   std::function<plugin_session&(int implementation)> session;
   session_events* events = nullptr;
   int threads = 1;
+  std::shared_ptr<cuda_device> device;  // null: the CPU
   // Kept from run to run: its memory takes a while to fill.
-  std::unique_ptr<cpu_probes>* probes = nullptr;
+  std::unique_ptr<machine_probes>* probes = nullptr;
   // After the loop: the outputs of side and set lie in the host's regions. Returns when they have been read.
   std::function<void(std::size_t side, std::int64_t set)> collect;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/environment_error.h"
 #include "inputs/checksum.h"
@@ -48,10 +49,34 @@ void gather_into_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] s
 #endif
 }
 
-}  // namespace
+class host_timing_memory final : public timing_memory {
+ public:
+  host_timing_memory(std::vector<protocol::mapped_region>& regions, std::vector<std::int64_t> sets,
+                     double available_bytes);
+  ~host_timing_memory() override;
 
-timing_memory::timing_memory(std::vector<protocol::mapped_region>& regions, std::vector<std::int64_t> sets,
-                             double available_bytes)
+  std::byte* base(int region, std::int64_t set) const override;
+  bool unchanged(int region, std::int64_t set) const override;
+  std::uint64_t checksum_of(int region, std::int64_t set) const override;
+  void download(int region, std::int64_t set) override;
+  bool sparse(int region) const override { return sparse_[static_cast<std::size_t>(region)] != 0; }
+
+ private:
+  std::byte* reserve(std::uint64_t bytes, bool huge);
+  void copy(std::size_t region, std::int64_t set, std::byte* to) const;
+
+  struct mapping {
+    std::byte* at = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<protocol::mapped_region>& regions_;
+  std::vector<std::vector<std::byte*>> copies_;  // per region; empty: the host's own
+  std::vector<char> sparse_;
+  std::vector<mapping> mappings_;
+};
+
+host_timing_memory::host_timing_memory(std::vector<protocol::mapped_region>& regions, std::vector<std::int64_t> sets,
+                                       double available_bytes)
     : regions_(regions), copies_(regions.size()), sparse_(regions.size(), 0) {
   double spare = available_bytes * huge_share, single = available_bytes * single_copy_share;
   std::uint64_t small = 0;
@@ -91,12 +116,12 @@ timing_memory::timing_memory(std::vector<protocol::mapped_region>& regions, std:
     }
 }
 
-timing_memory::~timing_memory() {
+host_timing_memory::~host_timing_memory() {
   for (const mapping& m : mappings_) ::munmap(m.at, m.bytes);
 }
 
 // With pages without access on both sides.
-std::byte* timing_memory::reserve(std::uint64_t bytes, bool huge) {
+std::byte* host_timing_memory::reserve(std::uint64_t bytes, bool huge) {
   const std::uint64_t guard = huge ? huge_page : 65536;
   const std::uint64_t inside = round_up(bytes, huge ? huge_page : 4096), total = inside + 2 * guard + huge_page;
   void* const at = ::mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,7 +139,7 @@ std::byte* timing_memory::reserve(std::uint64_t bytes, bool huge) {
   return data;
 }
 
-void timing_memory::copy(std::size_t region, std::int64_t set, std::byte* to) const {
+void host_timing_memory::copy(std::size_t region, std::int64_t set, std::byte* to) const {
   const protocol::mapped_region& from = regions_[region];
   // Poison in one of them is enough: its outputs differ then if it was read. In all of them it would often be most of
   // what is copied.
@@ -124,12 +149,12 @@ void timing_memory::copy(std::size_t region, std::int64_t set, std::byte* to) co
     for (const auto& [begin, end] : *ranges) std::memcpy(to + begin, from.memory->data() + begin, end - begin);
 }
 
-std::byte* timing_memory::base(int region, std::int64_t set) const {
+std::byte* host_timing_memory::base(int region, std::int64_t set) const {
   const auto r = static_cast<std::size_t>(region);
   return copies_[r].empty() ? regions_[r].memory->data() : copies_[r][static_cast<std::size_t>(set)];
 }
 
-bool timing_memory::unchanged(int region, std::int64_t set) const {
+bool host_timing_memory::unchanged(int region, std::int64_t set) const {
   const auto r = static_cast<std::size_t>(region);
   if (copies_[r].empty()) return true;
   const std::byte *const mine = base(region, set), *const own = regions_[r].memory->data();
@@ -138,7 +163,7 @@ bool timing_memory::unchanged(int region, std::int64_t set) const {
   });
 }
 
-std::uint64_t timing_memory::checksum_of(int region, std::int64_t set) const {
+std::uint64_t host_timing_memory::checksum_of(int region, std::int64_t set) const {
   const std::byte* const data = base(region, set);
   std::uint64_t sum = 0;
   for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].filled)
@@ -146,11 +171,18 @@ std::uint64_t timing_memory::checksum_of(int region, std::int64_t set) const {
   return sum;
 }
 
-void timing_memory::download(int region, std::int64_t set) {
+void host_timing_memory::download(int region, std::int64_t set) {
   const auto r = static_cast<std::size_t>(region);
   if (copies_[r].empty()) return;
   for (const auto& [begin, end] : regions_[r].filled)
     std::memcpy(regions_[r].memory->data() + begin, base(region, set) + begin, end - begin);
+}
+
+}  // namespace
+
+std::unique_ptr<timing_memory> make_host_timing_memory(std::vector<protocol::mapped_region>& regions,
+                                                       std::vector<std::int64_t> sets, double available_bytes) {
+  return std::make_unique<host_timing_memory>(regions, std::move(sets), available_bytes);
 }
 
 }  // namespace msabench

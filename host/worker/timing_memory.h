@@ -8,42 +8,40 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "host/protocol_tensors.h"
+#include "host/worker/cuda_driver.h"
 
 namespace msabench {
 
 class timing_memory {
  public:
-  // `sets[i]` copies of region i, 1 at the least. A single one that is large beside `available_bytes` is the host's
-  // region itself. environment_error if the machine has not the memory.
-  timing_memory(std::vector<protocol::mapped_region>& regions, std::vector<std::int64_t> sets, double available_bytes);
-  ~timing_memory();
+  virtual ~timing_memory() = default;
   timing_memory(const timing_memory&) = delete;
 
-  std::byte* base(int region, std::int64_t set) const;
+  // Of a device an address there.
+  virtual std::byte* base(int region, std::int64_t set) const = 0;
   // Whether the copy still holds what the host wrote; true where it is the host's own.
-  bool unchanged(int region, std::int64_t set) const;
+  virtual bool unchanged(int region, std::int64_t set) const = 0;
   // Of what the host wrote, as it is now in the copy.
-  std::uint64_t checksum_of(int region, std::int64_t set) const;
+  virtual std::uint64_t checksum_of(int region, std::int64_t set) const = 0;
   // Contents of a copy into the host's region; nothing to do where it is the host's own.
-  void download(int region, std::int64_t set);
+  virtual void download(int region, std::int64_t set) = 0;
   // Whether copies of this region lie in small pages for want of memory.
-  bool sparse(int region) const { return sparse_[static_cast<std::size_t>(region)] != 0; }
+  virtual bool sparse(int region) const = 0;
 
- private:
-  std::byte* reserve(std::uint64_t bytes, bool huge);
-  void copy(std::size_t region, std::int64_t set, std::byte* to) const;
-
-  struct mapping {
-    std::byte* at = nullptr;
-    std::uint64_t bytes = 0;
-  };
-  std::vector<protocol::mapped_region>& regions_;
-  std::vector<std::vector<std::byte*>> copies_;  // per region; empty: the host's own
-  std::vector<char> sparse_;
-  std::vector<mapping> mappings_;
+ protected:
+  timing_memory() = default;
 };
+
+// `sets[i]` copies of region i, 1 at the least. On a CPU a single one that is large beside `available_bytes` is the host's
+// region itself. environment_error if the machine, or the device, has not the memory.
+std::unique_ptr<timing_memory> make_host_timing_memory(std::vector<protocol::mapped_region>& regions,
+                                                       std::vector<std::int64_t> sets, double available_bytes);
+std::unique_ptr<timing_memory> make_device_timing_memory(std::shared_ptr<cuda_device> device,
+                                                         std::vector<protocol::mapped_region>& regions,
+                                                         std::vector<std::int64_t> sets);
 
 }  // namespace msabench

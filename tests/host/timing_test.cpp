@@ -130,7 +130,9 @@ TEST(timing, limits_are_measured_in_between) {
   EXPECT_EQ(seen.probes.read_bytes, small_probe);
   for (const double x : seen.probes.flops_per_s) EXPECT_GT(x, 1e8);
   for (const double x : seen.probes.bytes_per_s) EXPECT_GT(x, 1e8);
-  EXPECT_FALSE(seen.probes.vectors.empty());
+  EXPECT_NE(seen.probes.source.find("multiply-adds"), std::string::npos);
+  EXPECT_EQ(seen.probes.types, (std::vector<std::string>{"fp32", "bf16", "fp16"}));
+  EXPECT_TRUE(seen.on.name.empty());
 }
 
 TEST(timing, limits_alone) {

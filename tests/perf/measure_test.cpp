@@ -44,7 +44,8 @@ class told final : public timing_executor {
     timed_observation seen;
     seen.probes.flops_per_s = {flops};
     seen.probes.bytes_per_s = {bytes};
-    seen.probes.vectors = "none";
+    seen.probes.types = {"fp32", "bf16", "fp16"};
+    seen.probes.source = "told";
     seen.conditions_known = true;
     if (sides.empty()) return seen;
     spec = how;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/environment_error.h"
+#include "host/worker/timing_memory.h"
+#include "inputs/checksum.h"
+
+namespace msabench {
+namespace {
+
+// NaN in every type, -1 as an id or a length.
+constexpr std::uint8_t nobodys = 0xFF;
+
+class device_timing_memory final : public timing_memory {
+ public:
+  device_timing_memory(std::shared_ptr<cuda_device> device, std::vector<protocol::mapped_region>& regions,
+                       std::vector<std::int64_t> sets)
+      : device_(std::move(device)), regions_(regions), copies_(regions.size()) {
+    for (std::size_t r = 0; r < regions.size(); ++r)
+      for (std::int64_t s = 0; s < std::max<std::int64_t>(sets[r], 1); ++s) {
+        copies_[r].push_back(allocate(regions[r].memory->bytes()));
+        fill(r, s);
+      }
+  }
+
+  ~device_timing_memory() override {
+    for (const auto& copies : copies_)
+      for (const device_address at : copies) device_->release(at);
+  }
+
+  std::byte* base(int region, std::int64_t set) const override {
+    return reinterpret_cast<std::byte*>(address(region, set));
+  }
+
+  bool unchanged(int region, std::int64_t set) const override {
+    const std::byte* const own = regions_[static_cast<std::size_t>(region)].memory->data();
+    return every_range(region, set, [&](const std::byte* is, std::uint64_t begin, std::uint64_t bytes) {
+      return std::memcmp(is, own + begin, bytes) == 0;
+    });
+  }
+
+  std::uint64_t checksum_of(int region, std::int64_t set) const override {
+    std::uint64_t sum = 0;
+    every_range(region, set, [&](const std::byte* is, std::uint64_t, std::uint64_t bytes) {
+      sum = checksum({is, is + bytes}, sum);
+      return true;
+    });
+    return sum;
+  }
+
+  void download(int region, std::int64_t set) override {
+    const auto& to = regions_[static_cast<std::size_t>(region)];
+    for (const auto& [begin, end] : to.filled)
+      device_->download(to.memory->data() + begin, address(region, set) + begin, end - begin);
+  }
+
+  bool sparse(int) const override { return false; }
+
+ private:
+  device_address address(int region, std::int64_t set) const {
+    return copies_[static_cast<std::size_t>(region)][static_cast<std::size_t>(set)];
+  }
+
+  device_address allocate(std::uint64_t bytes) const {
+    try {
+      return device_->allocate(bytes);
+    } catch (const cuda_failure& f) {
+      if (!f.out_of_memory) throw;
+      throw environment_error({"device memory", fmt::format("{} bytes", bytes), "can't be had for another input set",
+                               "take a smaller context or batch, --cache hot, or a device with more memory"});
+    }
+  }
+
+  // As on a CPU, poison in the first set is enough.
+  void fill(std::size_t region, std::int64_t set) const {
+    const protocol::mapped_region& from = regions_[region];
+    const device_address to = copies_[region].back();
+    device_->fill(to, nobodys, from.memory->bytes());
+    std::vector<const protocol::byte_ranges*> copied = {&from.filled};
+    if (set == 0) copied.push_back(&from.poisoned);
+    for (const auto* ranges : copied)
+      for (const auto& [begin, end] : *ranges) device_->upload(to + begin, from.memory->data() + begin, end - begin);
+  }
+
+  // visit(bytes as they are now, their offset, their number) for what the host wrote, a part at a time, while it is true.
+  template <class Visit>
+  bool every_range(int region, std::int64_t set, const Visit& visit) const {
+    constexpr std::uint64_t part = std::uint64_t{16} << 20;
+    std::vector<std::byte> held;
+    for (const auto& [first, end] : regions_[static_cast<std::size_t>(region)].filled)
+      for (std::uint64_t begin = first; begin < end; begin += part) {
+        held.resize(std::min(part, end - begin));
+        device_->download(held.data(), address(region, set) + begin, held.size());
+        if (!visit(held.data(), begin, held.size())) return false;
+      }
+    return true;
+  }
+
+  std::shared_ptr<cuda_device> device_;
+  std::vector<protocol::mapped_region>& regions_;
+  std::vector<std::vector<device_address>> copies_;
+};
+
+}  // namespace
+
+std::unique_ptr<timing_memory> make_device_timing_memory(std::shared_ptr<cuda_device> device,
+                                                         std::vector<protocol::mapped_region>& regions,
+                                                         std::vector<std::int64_t> sets) {
+  return std::make_unique<device_timing_memory>(std::move(device), regions, std::move(sets));
+}
+
+}  // namespace msabench
