@@ -55,9 +55,10 @@ class promise_runs {
   }
 
   // Launches of one plan, whatever becomes of them.
-  observation run_apart(input_set& set, std::int32_t launches) {
+  observation run_apart(input_set& set, std::int32_t launches, bool graph = false) {
     run_spec how = how_;
     how.launches = launches;
+    how.graph = graph;
     observation seen = on_.execute(set, how);
     for (launch& l : seen.launches) adapt_outputs(what_.delivers, l);
     return seen;
@@ -197,7 +198,7 @@ std::string damage_of(const observation& seen) {
   return {};
 }
 
-// As a graph is captured and replayed: few rows, all of them, all sequences in the opposite order, few rows again. After
+// As a graph is captured and replayed, which on a device it is: few rows, all of them, all sequences in the opposite order, few rows again. After
 // the first launch every buffer lies elsewhere.
 void replay_one_plan(promise_runs& runs, const judge::subject& what, const launch& usual, input_set& set,
                      promise_findings& into) {
@@ -216,7 +217,7 @@ void replay_one_plan(promise_runs& runs, const judge::subject& what, const launc
     for (std::int64_t row = 0; row < left; ++row) few[static_cast<std::size_t>(row)] = row;
   };
   constexpr std::int32_t replays = 4;
-  const observation seen = runs.run_apart(set, replays);
+  const observation seen = runs.run_apart(set, replays, true);
   set.before_launch = {};
   contents.restore();
   std::string damage = damage_of(seen);

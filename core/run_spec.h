@@ -45,7 +45,9 @@ struct run_spec {
   bool second_plan = false;       // one more plan that runs at the same time on another stream (rule R5)
   // From the second launch on, the rehearsal not counted, under the address space of the first (rule R3).
   bool limit_memory = true;
-  bool graph = false;  // capture once, replay (devices)
+  // On a device the first launch is captured, after an unseen one of the same contents, and all launches are replays of that
+  // graph at its addresses. On a CPU there is nothing to capture.
+  bool graph = false;
   std::int32_t streams = 1;
   double timeout_s = 60;  // of everything together
   std::uint64_t poison_seed = 0;

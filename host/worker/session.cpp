@@ -84,6 +84,38 @@ __attribute__((noinline)) void use_stack() {
   }
 }
 
+// What a plugin enqueues, captured once.
+class captured_graph {
+ public:
+  explicit captured_graph(std::shared_ptr<cuda_device> device) : device_(std::move(device)) {}
+  ~captured_graph() {
+    if (graph_ != nullptr) device_->destroy_graph(graph_);
+  }
+  captured_graph(const captured_graph&) = delete;
+
+  // False: it can't be, and why() tells. Nothing has run either way.
+  template <class Enqueue>
+  bool capture(void* stream, const Enqueue& enqueue) {
+    device_->begin_capture(stream);
+    const call_end end = catching(enqueue);
+    if (end.threw || end.status != MSABENCH_OK) why_ = fmt::format("status {} of run", end.status);
+    try {
+      graph_ = device_->end_capture(stream);
+    } catch (const cuda_failure& f) {
+      why_ = f.text;
+    }
+    return why_.empty();
+  }
+  bool captured() const { return graph_ != nullptr && why_.empty(); }
+  const std::string& why() const { return why_; }
+  void launch(void* stream) const { device_->launch_graph(graph_, stream); }
+
+ private:
+  std::shared_ptr<cuda_device> device_;
+  void* graph_ = nullptr;
+  std::string why_;
+};
+
 class session final : public plugin_session {
  public:
   session(const std::string& path, device where, int threads, session_events& events, memory_limiter* limits)
@@ -314,16 +346,35 @@ void session::check_current_device(std::vector<violation>& found) const {
 bool session::launch_each(const bound_case& c, device_image* image, const run_spec& how, planned& on, observation& seen,
                           session_events& events) {
   const device_stream stream(device_);
+  captured_graph graph(device_);
+  const bool replays = how.graph && image != nullptr;
   for (std::int32_t i = 0; i < how.launches; ++i) {
     if (image != nullptr) image->upload();
     const run_arguments args(c, false, where_, image);
+    const auto enqueue = [&] { return table_->run(on.plan, args.get(), on.data(), stream.get()); };
     on.make_dirty(i, how.poison_seed);
+    if (replays && i == 0) {
+      // What is loaded at first use is loaded now: no capture allows it.
+      const call_end first = catching(enqueue);
+      stream.wait();
+      if (!first.threw && first.status == MSABENCH_OK && !graph.capture(stream.get(), enqueue)) {
+        finish(seen, "run", {});
+        seen.result = outcome::nonsense;
+        seen.message = "run can't be captured into a graph: " + graph.why();
+        return false;
+      }
+      image->upload();
+      on.make_dirty(i, how.poison_seed);
+    }
     launch_report report{i, 0, 0, {}};
     events.entering("run");
     // Rule R3: what the first launch may still set up, a later one finds ready.
     memory_limiter* frozen = how.limit_memory && i > (how.rehearse ? 1 : 0) ? limits_ : nullptr;
-    const call_end end = watched("run", report.violations, frozen,
-                                 [&] { return table_->run(on.plan, args.get(), on.data(), stream.get()); });
+    const call_end end = watched("run", report.violations, frozen, [&] {
+      if (!graph.captured()) return enqueue();
+      graph.launch(stream.get());
+      return std::int32_t{MSABENCH_OK};
+    });
     // What it has enqueued is part of this launch, however run ended.
     check_current_device(report.violations);
     stream.wait();
@@ -337,7 +388,7 @@ bool session::launch_each(const bound_case& c, device_image* image, const run_sp
       return false;
     }
     if (!events.launched({&report, 1}) || !ok) return false;
-    if (i > 0 || how.launches == 1) continue;
+    if (i > 0 || how.launches == 1 || replays) continue;
     if (on.memory) move(*on.memory);
     if (image != nullptr) image->move_elsewhere();
   }
@@ -463,14 +514,12 @@ class session::timed_plan final : public prepared_plan {
       of_.table_->destroy(planned_.plan);
       return std::int32_t{MSABENCH_OK};
     });
-    for (const auto& b : bound_)
-      if (b->graph != nullptr) device_->destroy_graph(b->graph);
     for (void* event : {first_, last_})
       if (event != nullptr) device_->destroy_event(event);
   }
 
   std::size_t bind(bound_case tensors) override {
-    auto kept = std::make_unique<bound>(std::move(tensors), of_.where_);
+    auto kept = std::make_unique<bound>(std::move(tensors), of_.where_, device_);
     bound_.push_back(std::move(kept));
     return bound_.size() - 1;
   }
@@ -488,10 +537,11 @@ class session::timed_plan final : public prepared_plan {
 
  private:
   struct bound {
-    bound(bound_case c, device where) : tensors(std::move(c)), args(tensors, false, where) {}
+    bound(bound_case c, device where, std::shared_ptr<cuda_device> on)
+        : tensors(std::move(c)), args(tensors, false, where), graph(std::move(on)) {}
     bound_case tensors;
     run_arguments args;
-    void* graph = nullptr;
+    captured_graph graph;
   };
 
   std::optional<double> launch_here(const bound& on, observation& seen) {
@@ -507,13 +557,16 @@ class session::timed_plan final : public prepared_plan {
   std::optional<double> launch_on_device(bound& on, observation& seen) {
     try {
       // The first launch of a plan may load code, which no capture allows.
-      if (graph_ && launched_ && on.graph == nullptr) capture(on, seen);
+      if (graph_ && launched_ && !on.graph.captured() && !on.graph.capture(stream_.get(), [&] { return run(on); })) {
+        graph_ = false;
+        seen.remarks.push_back("launched without a graph, since run can't be captured: " + on.graph.why());
+      }
       call_end end;
       device_->record(first_, stream_.get());
-      if (on.graph != nullptr)
-        device_->launch_graph(on.graph, stream_.get());
+      if (on.graph.captured())
+        on.graph.launch(stream_.get());
       else
-        end = enqueue(on);
+        end = catching([&] { return run(on); });
       device_->record(last_, stream_.get());
       const double seconds = device_->seconds_between(first_, last_);
       launched_ = true;
@@ -527,23 +580,8 @@ class session::timed_plan final : public prepared_plan {
     return std::nullopt;
   }
 
-  call_end enqueue(const bound& on) {
-    return catching([&] { return of_.table_->run(planned_.plan, on.args.get(), planned_.data(), stream_.get()); });
-  }
-
-  void capture(bound& on, observation& seen) {
-    std::string why;
-    device_->begin_capture(stream_.get());
-    const call_end end = enqueue(on);
-    if (end.threw || end.status != MSABENCH_OK) why = fmt::format("status {} of run", end.status);
-    try {
-      on.graph = device_->end_capture(stream_.get());
-    } catch (const cuda_failure& f) {
-      why = f.text;
-    }
-    if (why.empty()) return;
-    graph_ = false;
-    seen.remarks.push_back("launched without a graph, since run can't be captured: " + why);
+  std::int32_t run(const bound& on) {
+    return of_.table_->run(planned_.plan, on.args.get(), planned_.data(), stream_.get());
   }
 
   session& of_;
@@ -576,7 +614,7 @@ std::unique_ptr<plugin_session> plugin_session::load(const std::string& path, de
 
 std::string unsupported_run_spec(const run_spec& how) {
   if (how.timing.enabled) return "this executor does not time launches";
-  if (how.graph || how.streams != 1) return "graphs and streams belong to devices, this executor runs on the CPU";
+  if (how.streams != 1) return "this executor launches on one stream";
   if (how.launches < 1) return "a run needs at least one launch";
   return {};
 }

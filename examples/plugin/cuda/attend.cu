@@ -277,7 +277,7 @@ msabench_status query(const msabench_problem* given, msabench_capability* out) {
     n.exp_rel_error = 0x1p-21f;  // expf is within 2 ulp, the difference of scores adds to it
     answer.profile.struct_size = sizeof answer.profile;
     answer.profile.in_id_form = p.profile.in_id_form;
-    answer.profile.repeatable = answer.profile.batch_invariant = 1;
+    answer.profile.repeatable = answer.profile.batch_invariant = answer.profile.graph_safe = 1;
     std::memcpy(static_cast<void*>(out), &answer, std::min<std::size_t>(out->struct_size, sizeof answer));
   });
 }

@@ -28,6 +28,20 @@ FAULTS = {
     "unwritten_lse": ("c.lse != nullptr && threadIdx.x == 0", "c.lse != nullptr && threadIdx.x == 0 && row == 0"),
     # A result for the row past the last one.
     "beyond_t": ("if (row >= c.starts[c.batch]) return;", "if (row > c.starts[c.batch]) return;"),
+    # Lengths are prepared outside of what a graph captures, so replays see those of the capture.
+    "stale_graph": (
+        "    const call c = call_of(p, args, rows);\n",
+        """    call c = call_of(p, args, rows);
+    static std::int32_t* kept = nullptr;
+    if (kept == nullptr) cudaMalloc(&kept, 1 << 20);
+    cudaStreamCaptureStatus capturing;
+    cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capturing);
+    if (capturing == cudaStreamCaptureStatusNone)
+      cudaMemcpyAsync(kept, c.kv_lens, static_cast<std::size_t>(c.batch) * sizeof *kept, cudaMemcpyDeviceToDevice,
+                      static_cast<cudaStream_t>(stream));
+    c.kv_lens = kept;
+""",
+    ),
     # -1 is taken as a block id: reads before the cache.
     "empty_slot": ("ids[slot] < 0 ? 0 :", "ids[slot] < -1 ? 0 :"),
 }
