@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "conformance/case_source.h"
 #include "conformance/shrink.h"
@@ -24,8 +27,25 @@ double seconds_since(clock::time_point start) { return std::chrono::duration<dou
 
 bool violated(const check_result& check) { return check.gate && check.observed && !check.passed; }
 
-std::string with_check(const case_record& record, const check_result& check) {
-  return std::string(name(record.decided)) + " " + check.id;
+// What a broken declaration is about, "numerics.chain_out"; empty for every other reason.
+std::string declared_field(const case_record& record) {
+  constexpr std::string_view lead = "declaration: ";
+  if (!record.reason.starts_with(lead)) return {};
+  return record.reason.substr(lead.size(), record.reason.find(' ', lead.size()) - lead.size());
+}
+
+// All that is wrong, what the record names first at the front; empty for a case that did not fail.
+std::vector<std::string> failures_of(const case_record& record) {
+  if (!is_failure(record) && record.decided != verdict::suite_error) return {};
+  const std::string decided(name(record.decided));
+  std::vector<std::string> all;
+  if (record.decided == verdict::fail || record.decided == verdict::broken_promise) {
+    for (const auto& check : record.checks)
+      if (violated(check)) all.push_back(decided + " " + check.id);
+    if (const std::string field = declared_field(record); !field.empty()) all.push_back(decided + " " + field);
+  }
+  if (all.empty()) all.push_back(decided);
+  return all;
 }
 
 class run {
@@ -85,17 +105,13 @@ class run {
 }  // namespace
 
 std::string failure_of(const case_record& record) {
-  if (!is_failure(record) && record.decided != verdict::suite_error) return {};
-  const auto first = std::ranges::find_if(record.checks, violated);
-  if (record.decided == verdict::fail && first != record.checks.end()) return with_check(record, *first);
-  return std::string(name(record.decided));
+  const auto all = failures_of(record);
+  return all.empty() ? std::string() : all.front();
 }
 
 bool fails_alike(const case_record& record, const std::string& failure) {
-  if (failure_of(record) == failure) return true;
-  return record.decided == verdict::fail && std::ranges::any_of(record.checks, [&](const check_result& check) {
-           return violated(check) && with_check(record, check) == failure;
-         });
+  const auto all = failures_of(record);
+  return std::ranges::find(all, failure) != all.end();
 }
 
 void fuzz(executor& on, const fuzz_plan& plan, const runner_options& options, run_record& into,

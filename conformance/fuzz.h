@@ -26,8 +26,9 @@ struct fuzz_progress {
   std::function<void(const found_failure&, const case_record&)> after_shrinking;
 };
 
-// What failed: the verdict, of a fail with the first gating check that was violated ("fail K1"); empty for a case that did
-// not fail. Faults of the suite count.
+// What failed: the verdict, of a fail or broken promise with the first gating check that was violated ("fail K1") or the
+// field that was declared wrongly ("broken-promise numerics.chain_out"); empty for a case that did not fail. Faults of the
+// suite count.
 std::string failure_of(const case_record& record);
 
 // Whether the record fails as `failure` says, whatever else it fails at.

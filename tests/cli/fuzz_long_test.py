@@ -16,10 +16,10 @@ class LongFuzz(FuzzTest):
         self.assert_found("wrong_kv_head", "attend", ["fail K0", "fail K1", "fail K2", "fail K3"], SECONDS)
 
     def test_ids(self):
-        self.assert_found("swap_block", "select", ["fail K5", "broken-promise"], SECONDS)
+        self.assert_found("swap_block", "select", ["fail K5", "broken-promise K5"], SECONDS)
 
     def test_ties(self):
-        self.assert_found("ties_high", "select", ["broken-promise"], SECONDS)
+        self.assert_found("ties_high", "select", ["broken-promise K5"], SECONDS)
 
     def test_scales(self):
         self.assert_found("next_heads_scale", "attend", ["fail K0", "fail K1", "fail K2", "fail K3"], SECONDS)

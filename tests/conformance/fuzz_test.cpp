@@ -207,6 +207,15 @@ TEST(fuzz, names_a_failure_by_its_first_violated_check) {
   EXPECT_TRUE(fails_alike(record, "fail K2"));
   EXPECT_FALSE(fails_alike(record, "fail K0"));
   EXPECT_FALSE(fails_alike(record, "crash"));
+  record.decided = verdict::broken_promise;
+  EXPECT_EQ(failure_of(record), "broken-promise K1");
+  EXPECT_FALSE(fails_alike(record, "fail K1"));
+  record.checks.clear();
+  record.reason =
+      "declaration: numerics.chain_dq 17: the longest chain that this problem can make is 16; declare a shorter one";
+  EXPECT_EQ(failure_of(record), "broken-promise numerics.chain_dq");
+  record.reason = "plan said no";
+  EXPECT_EQ(failure_of(record), "broken-promise");
   record.decided = verdict::insensitive;
   EXPECT_EQ(failure_of(record), "");
   record.decided = verdict::suite_error;
