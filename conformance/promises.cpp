@@ -143,22 +143,27 @@ void hold_to_split_invariance(promise_runs& runs, const judge::subject& what, co
   }
 }
 
-// The rows of `other` in a copy of `usual`: row r is row row_in_other[r], -1 where it has none.
+// The rows of `other` in a copy of `usual`: row r is row row_in_other[r], -1 where it has none. Outputs that have no rows,
+// gradients of keys, are sums over all of them: those of `other` stand only where it has all rows in their places.
 launch put_together(const judge::subject& what, const launch& usual, const launch& other,
                     std::span<const std::int64_t> row_in_other) {
   launch whole = usual;
   auto memory = std::make_shared<std::vector<std::byte>>(*usual.memory);
   whole.index = other.index;
   whole.same_as = -1;
+  bool all_in_place = true;
+  for (std::size_t row = 0; row < row_in_other.size(); ++row)
+    all_in_place &= row_in_other[row] == static_cast<std::int64_t>(row);
   for (auto& [where, view] : whole.outputs) {
     if (!view.data) continue;
     const tensor_view& from = other.outputs.at(where);
     std::byte* const to = memory->data() + (static_cast<const std::byte*>(view.data) - usual.memory->data());
     view.data = to;
-    std::size_t axis = view.desc.shape.size();
+    int row_axis = -1;
     for (const slot_rule& rule : slots_of(what.agreed.operation))
-      if (rule.where == where && rule.dir == direction::out)
-        axis = static_cast<std::size_t>(axis_of(rule, what.agreed, "T"));
+      if (rule.where == where && rule.dir == direction::out) row_axis = axis_of(rule, what.agreed, "T");
+    if (row_axis < 0 && !all_in_place) continue;
+    const auto axis = static_cast<std::size_t>(row_axis);
     const auto size = static_cast<std::size_t>(size_bytes(view.desc.type));
     std::vector<std::int64_t> index(view.desc.shape.size(), 0);
     for (bool more = view.desc.elements() > 0; more;) {

@@ -241,7 +241,8 @@ class Promises(ProgramTest):
                 self.assertTrue(any(k.get("promise") == "batch_invariant" for k in seen["checks"]))
 
     def test_one_plan_is_replayed_with_other_contents(self):
-        for case in (*self.ATTENDS, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE):
+        gradients = ("attend_backward/m3.tp4/rag.draft/bf16.contig/random/s0", "dense_backward/m3.tp4/rag.draft/bf16.contig/random/s0")
+        for case in (*self.ATTENDS, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE, *gradients):
             with self.subTest(case=case):
                 seen = self.seen("replays_plans", case, 0)
                 self.assertEqual(seen["verdict"], "pass", seen["reason"])
