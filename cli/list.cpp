@@ -82,7 +82,7 @@ int list_vocabulary(const output& out) {
     shapes[std::string(s.name)] = {
         {"hq", s.shape.hq}, {"hkv", s.shape.hkv}, {"d", s.shape.d}, {"block", s.shape.block}, {"topk", s.shape.topk}};
   }
-  text += "ragged batches (rag.NAME)\n";
+  text += "ragged batches (rag.NAME; any other is a list of its sequences, q1.n33_q4.n129)\n";
   for (const auto& b : ragged_batches()) {
     text += fmt::format("  {:<10} {}\n", b.name, b.what);
     batches[std::string(b.name)] = b.what;
