@@ -156,7 +156,8 @@ case_options draw_options(dice& d, const case_spec& c) {
   o.slack = d.percent(15);
   o.rep = d.percent(4);
   o.warm = of == op::kl && d.percent(30);
-  const bool takes_ids = of == op::attend || of == op::attend_backward;
+  if (of == op::kl && d.percent(15)) o.kl_coeff = d.of({0.0, 0.01, 0.5, 30.0});
+  const bool takes_ids = of == op::attend || of == op::attend_backward || (of == op::kl && !o.warm);
   o.lenient = takes_ids && d.percent(15);
   o.short_rows = takes_ids && !o.lenient && d.percent(15);
   const bool scaled = of == op::score || of == op::index || of == op::attend || of == op::dense || of == op::msa;

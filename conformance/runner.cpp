@@ -186,9 +186,10 @@ double memory_bytes(const case_spec& c) {
   constexpr double output_copies = 2;
   double total = 0;
   for (const auto& rule : slots_of(p.operation)) {
-    // Only what some row selects of k and v is filled; dense reads all of its keys, and so does the index branch.
+    // Only what some row selects of k and v is filled; dense reads all of its keys, and so do the warm-up of kl and the
+    // index branch.
     const bool partly_read = (rule.where == slot::k || rule.where == slot::v) && p.operation != op::dense &&
-                             p.operation != op::dense_backward;
+                             p.operation != op::dense_backward && p.kl_warm_up == 0;
     if (partly_read || !present(rule, p)) continue;
     double elements = 1;
     for (const auto side : shape_of(rule, p, bounds_of(p))) elements *= static_cast<double>(side);

@@ -105,6 +105,7 @@ void add_fewer_options(cases& to, const case_spec& c) {
   without(&case_options::rope_dims);
   without(&case_options::window);
   without(&case_options::warm);
+  without(&case_options::kl_coeff);
   without(&case_options::fp8);
   without(&case_options::lenient);
   without(&case_options::short_rows);

@@ -361,6 +361,39 @@ std::vector<perturbation> backward_targets(const case_spec& c) {
   return t;
 }
 
+// One row of more drowns in what errors of bf16 do to a gradient as a whole.
+constexpr std::int64_t few_rows_of_loss = 128;
+
+std::vector<perturbation> kl_targets(const case_spec& c, const opportunities& can) {
+  if (c.options.kl_coeff == 0) return {coefficient_left_out};
+  const shape_spec& s = c.shape;
+  std::int64_t rows = 0, empty = 0;
+  bool early = false, two_keys = false, beyond_few = false;
+  for (const auto& q : sequences(c))
+    for (std::int64_t i = 0; i < q.q_len; ++i) {
+      const std::int64_t position = q.kv_len - q.q_len + i, next = position + 1;
+      ++rows;
+      empty += position < 0 ? 1 : 0;
+      two_keys |= position > 0 && (s.block > 1 || s.topk > 1 || c.options.warm);
+      beyond_few |= position / s.block >= s.topk;
+      early |= position >= 0 && next <= few_keys_of_gradient && next < q.kv_len && next % s.block != 0;
+    }
+  // A single key weighs 1, whatever its scores are.
+  std::vector<perturbation> t = {teacher_left_out};
+  if (early) t.push_back(key_past_diagonal);
+  if (!two_keys) return t;
+  if (s.hq > s.hkv && c.variant != "flat") t.push_back(teacher_of_mean_logits);
+  if (s.hq > s.hkv) t.push_back(teacher_head_missing);
+  if (s.hi > 1) t.push_back(neighbour_head_q);
+  if (make_problem(c).index_scale != 1) t.push_back(gradient_unscaled);
+  if (can.sparse && !c.options.warm) t.insert(t.end(), {teacher_over_all, student_over_all});
+  if (beyond_few && c.options.warm) t.push_back(warm_up_over_few);
+  if (rows > 1 && rows <= few_rows_of_loss) t.push_back(mean_of_one_row_less);
+  if (empty > 0 && empty < rows) t.push_back(mean_of_rows_with_keys);
+  if (s.hkv > 1) t.push_back(mean_without_heads);
+  return t;
+}
+
 }  // namespace
 
 std::vector<perturbation> targets_of(const case_spec& c) {
@@ -393,6 +426,8 @@ std::vector<perturbation> targets_of(const case_spec& c) {
     case op::attend_backward:
     case op::dense_backward:
       return backward_targets(c);
+    case op::kl:
+      return kl_targets(c, can);
     default:
       return {};
   }

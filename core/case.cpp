@@ -311,17 +311,20 @@ class reader {
     } else if (text.starts_with("window")) {
       o.window = static_cast<std::int32_t>(plain_number(text.substr(6), 65536));
       if (o.window >= 0) return;
+    } else if (text.starts_with("coeff")) {
+      if (reads_number(text.substr(5), o.kl_coeff) && o.kl_coeff >= 0) return;
     } else if (text.starts_with("scale")) {
-      const auto number = text.substr(5);
-      const auto [end, error] =
-          std::from_chars(number.data(), number.data() + number.size(), o.softmax_scale, std::chars_format::fixed);
-      if (error == std::errc() && end == number.data() + number.size() && std::isfinite(o.softmax_scale) &&
-          o.softmax_scale > 0)
-        return;
+      if (reads_number(text.substr(5), o.softmax_scale) && o.softmax_scale > 0) return;
     }
     fail(fmt::format("unknown option '{}'", text),
-         "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, stride, slack, rep, warm, fp8, fp8tensor, lenient, "
-         "short, part16 or bare");
+         "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, coeffX, stride, slack, rep, warm, fp8, fp8tensor, "
+         "lenient, short, part16 or bare");
+  }
+
+  // A finite number without exponent.
+  static bool reads_number(std::string_view text, double& to) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to, std::chars_format::fixed);
+    return error == std::errc() && end == text.data() + text.size() && std::isfinite(to);
   }
 
   void read_seed(std::string_view text) {
@@ -332,7 +335,8 @@ class reader {
   void check_options() const {
     const case_options& o = case_.options;
     const op operation = case_.operation;
-    const bool takes_ids = operation == op::attend || operation == op::attend_backward;
+    const bool takes_ids =
+        operation == op::attend || operation == op::attend_backward || (operation == op::kl && !o.warm);
     if (trains(operation) && case_.layout != page_layout::contiguous)
       fail(fmt::format("batches of {} are contiguous", msabench::name(operation)), "TYPE.contig");
     if (o.page_size != 0 && case_.layout == page_layout::contiguous)
@@ -342,7 +346,8 @@ class reader {
     if ((o.lenient || o.short_rows) && !takes_ids)
       fail("options lenient and short are for operators that are handed ids", "leave them out");
     if (o.lenient && o.short_rows) fail("options lenient and short contradict each other", "keep one");
-    if (o.warm && operation != op::kl) fail("option warm is for operator kl", "leave it out");
+    if ((o.warm || o.kl_coeff != 1) && operation != op::kl)
+      fail("options warm and coeff are for operator kl", "leave them out");
     if (o.part16 && (operation != op::combine || case_.type == fp32))
       fail("option part16 is for operator combine on 16-bit types", "leave it out");
     if (o.bare && operation != op::vit3d) fail("option bare is for operator vit3d", "leave it out");
@@ -453,6 +458,7 @@ std::string options_name(const case_options& o) {
   if (o.splits != 0) text += fmt::format("/split{}", o.splits);
   if (o.rope_dims >= 0) text += fmt::format("/rope{}", o.rope_dims);
   if (o.window >= 0) text += fmt::format("/window{}", o.window);
+  if (o.kl_coeff != 1) text += "/coeff" + format_scale(o.kl_coeff);
   if (o.stride) text += "/stride";
   if (o.slack) text += "/slack";
   if (o.rep) text += "/rep";

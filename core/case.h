@@ -53,10 +53,11 @@ enum class scale_form : std::int32_t { none = 0, tensor = 1, token = 2 };
 struct case_options {
   std::int32_t page_size = 0;   // page64; 0: the block size
   std::int64_t pool_pages = 0;  // pool128K: pages of the pool; 0: a few more than are used
-  double softmax_scale = 0;     // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di)
+  double softmax_scale = 0;     // scale0.05; 0: 1/sqrt(d). Of score and index: the index scale, 1/sqrt(di); of kl both
   std::int32_t splits = 0;      // split8; combine: partial results, 0 without it
   std::int32_t rope_dims = -1;  // rope32: rotated dims; -1: half of the smaller of d and di
   std::int32_t window = -1;     // window1: temporal patches of a segment, 0 = unlimited; -1: usual_vit_window
+  double kl_coeff = 1;          // coeff0.5: what loss and gradients of kl are multiplied by
   bool stride = false;          // padded strides; an implementation may refuse them at run
   bool slack = false;           // bounds of the problem above the sizes of the tensors, rows past T in the tensors
   bool rep = false;             // 20 launches and a second plan at the same time

@@ -42,6 +42,8 @@ std::int64_t cost_of_row(const case_spec& c, std::int64_t position) {
       return c.shape.hq * (position + 1);
     case op::msa:
       return c.shape.hi * (position + 1) + c.shape.hq * keys_selected(c, position);
+    case op::kl:
+      return (c.shape.hq + c.shape.hi) * (c.options.warm ? position + 1 : keys_selected(c, position));
     case op::combine:
       return std::int64_t{c.shape.hq} * c.options.splits;
     case op::qk_norm_rope:
@@ -164,8 +166,8 @@ problem make_problem(const case_spec& c) {
   p.partial = p.grad = fp32;
   p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
   p.index_scale = 1 / std::sqrt(static_cast<double>(s.di));
-  // Option scale is that of the only product there is.
-  if (c.options.softmax_scale != 0 && (c.operation == op::score || c.operation == op::index))
+  // Option scale is that of the only product there is; kl has two, and no third one for which another scale would stand.
+  if (c.options.softmax_scale != 0 && (c.operation == op::score || c.operation == op::index || c.operation == op::kl))
     p.index_scale = c.options.softmax_scale;
   p.splits = c.options.splits;
   if (c.operation == op::combine) {
@@ -177,6 +179,7 @@ problem make_problem(const case_spec& c) {
     p.norm_eps = 1e-6;
   }
   p.kl_warm_up = c.options.warm ? 1 : 0;
+  if (c.operation == op::kl) p.kl_coeff = c.options.kl_coeff;
   p.asked.in_id_form = c.options.lenient      ? id_form::lenient
                        : c.options.short_rows ? id_form::short_rows
                                               : id_form::exact;

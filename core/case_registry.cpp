@@ -63,8 +63,8 @@ const std::vector<family_info>& make_families() {
       {"random",
        "normal queries, keys and values; flat and sharp scale the scores; realistic and shared64 overlap in what is "
        "selected",
-       {op::attend, op::dense, op::msa, op::score, op::index, op::attend_backward, op::dense_backward, op::vit_attend,
-        op::vit3d},
+       {op::attend, op::dense, op::msa, op::score, op::index, op::attend_backward, op::dense_backward, op::kl,
+        op::vit_attend, op::vit3d},
        {"", "flat", "sharp", "realistic", "shared64"}},
       {"block_code",
        "equal weights, values that name their block by channel (high: by the rest of its number)",

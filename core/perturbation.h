@@ -63,6 +63,17 @@ enum class perturbation {
   delta_of_next_head,      // D of the next query head
   gradient_unscaled,       // dQ without softmax_scale
   gradient_of_next_group,  // dV of the next KV head
+  // kl; P the teacher, P' the student
+  teacher_left_out,        // dS = c P'
+  teacher_of_mean_logits,  // one softmax of the mean of the heads' scores
+  teacher_head_missing,    // the last head of a group counts in the mean, but adds nothing
+  teacher_over_all,        // P normalised over all visible tokens
+  student_over_all,        // P' normalised over all visible tokens
+  warm_up_over_few,        // the warm-up over the last topk blocks
+  mean_of_one_row_less,    // divided by T - 1
+  mean_of_rows_with_keys,  // divided by the rows that are not empty
+  mean_without_heads,      // divided by T
+  coefficient_left_out,    // as of coefficient 1
   // vision
   causal_bound,     // keys behind the row's own token left out
   segments_joined,  // the keys of the neighbouring segment attended to as well

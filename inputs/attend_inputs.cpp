@@ -38,7 +38,7 @@ void fill_attention(const fill_job& job, const selection& chosen) {
   }
   fill_q(job, *values);
   const cache_job cache{c, p, job.rows, chosen, pool ? &*pool : nullptr, *values, share};
-  fill_cache(cache, job.input(slot::k), job.input(slot::v));
+  fill_cache(cache, job.input(slot::k), p.operation == op::kl ? nullptr : &job.input(slot::v));
   if (p.kv_scale != 0) fill_cache_scales(cache, job.input(slot::k_scale), job.input(slot::v_scale));
 }
 

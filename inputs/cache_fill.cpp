@@ -183,9 +183,14 @@ cache_contents contents_of(const cache_job& job) {
 
 }  // namespace
 
-void fill_cache(const cache_job& job, buffer& k, buffer& v) {
+void fill_cache(const cache_job& job, buffer& k, buffer* of_values) {
   if (!k.region) return;
   cache_contents contents = contents_of(job);
+  if (of_values == nullptr) {
+    buffer* const only[] = {&k};
+    return fill_region(contents, cache_tiles(contents, k), only);
+  }
+  buffer& v = *of_values;
   const operand_scales k_scales(job.definition, job.agreed, slot::k), v_scales(job.definition, job.agreed, slot::v);
   contents.write_k = divided(contents, job.shares_pages, k_scales, k.desc.type, std::move(contents.write_k));
   contents.write_v = divided(contents, job.shares_pages, v_scales, v.desc.type, std::move(contents.write_v));

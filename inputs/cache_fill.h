@@ -33,7 +33,8 @@ struct cache_job {
   const attend_family& values;
   bool shares_pages;  // sequences may share pages: nothing of a key depends on its sequence
 };
-void fill_cache(const cache_job& job, buffer& k, buffer& v);
+// nullptr: there are no values.
+void fill_cache(const cache_job& job, buffer& k, buffer* v);
 
 // Scales of the keys of a cache (inputs/scales.h): finite for every key that the cache has or may have a value of, poison
 // past N_b and in pages of no sequence.

@@ -8,6 +8,7 @@
 #include "inputs/operators.h"
 #include "inputs/page_pool.h"
 #include "inputs/scales.h"
+#include "inputs/selection.h"
 #include "inputs/token_fill.h"
 
 namespace msabench {
@@ -32,7 +33,7 @@ void fill_index_branch(const fill_job& job) {
   fill_index_branch(job, *values, family.shares_pages);
 }
 
-void fill_index_branch(const fill_job& job, const index_family& values, bool shares_pages) {
+void fill_index_branch(const fill_job& job, const index_family& values, bool shares_pages, const selection* chosen) {
   const case_spec& c = job.definition;
   const problem& p = job.set.agreed;
   const bool share = p.paged() && shares_pages && c.lengths.form == lengths_spec::kind::ragged;
@@ -55,7 +56,11 @@ void fill_index_branch(const fill_job& job, const index_family& values, bool sha
   // The last row of a sequence sees all of its keys; a sequence without rows is read by nobody.
   const auto keys_read = [&](std::int64_t b, std::int64_t, std::int64_t block) {
     const sequence& s = job.rows.at(b);
-    return s.q_len == 0 ? 0 : std::clamp<std::int64_t>(s.kv_len - block * p.block, 0, p.block);
+    if (chosen == nullptr) return s.q_len == 0 ? 0 : std::clamp<std::int64_t>(s.kv_len - block * p.block, 0, p.block);
+    std::int64_t most = 0;
+    for (std::int64_t head = 0; head < chosen->heads(); ++head)
+      most = std::max(most, chosen->keys_read(b, head, block));
+    return most;
   };
   const auto write_k = [&](const key_place& at, void* dst) { values.write_k(at, dst); };
   fill_index_cache({c, p, job.rows, pool ? &*pool : nullptr, 1, p.di, false, keys_read, write_k, {}}, share,

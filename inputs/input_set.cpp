@@ -34,6 +34,7 @@ constexpr operator_filler fillers[] = {
     {op::qk_norm_rope, fill_qk_norm_rope},
     {op::attend_backward, fill_attend_backward},
     {op::dense_backward, fill_dense_backward},
+    {op::kl, fill_kl},
     {op::vit_attend, fill_vit_attend},
     {op::rope3d, fill_rope3d},
     {op::vit3d, fill_vit3d},

@@ -34,14 +34,17 @@ void fill_combine(const fill_job& job);
 void fill_qk_norm_rope(const fill_job& job);
 void fill_attend_backward(const fill_job& job);
 void fill_dense_backward(const fill_job& job);
+void fill_kl(const fill_job& job);
 
 // The inputs of the index branch, q_idx, k_idx and block_table_idx, for any operator that has them. Values are those of
 // the case's family, or of `random` where that is a family of the main branch alone.
 void fill_index_branch(const fill_job& job);
-// The same with these values; `shares_pages` as in index_family_info.
-void fill_index_branch(const fill_job& job, const index_family& values, bool shares_pages);
+// The same with these values; `shares_pages` as in index_family_info. Keys that `chosen`, if there is one, does not say are
+// read by some head hold poison or nothing.
+void fill_index_branch(const fill_job& job, const index_family& values, bool shares_pages,
+                       const selection* chosen = nullptr);
 
-// Queries, keys and values of the main branch, of the case's family, and its block table; keys that `chosen` does not
+// Queries, keys and values (of kl no values) of the main branch, of the case's family, and its block table; keys that `chosen` does not
 // say are read hold poison or nothing.
 void fill_attention(const fill_job& job, const selection& chosen);
 

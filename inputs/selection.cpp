@@ -18,7 +18,8 @@ constexpr std::int64_t neighbours = 64;
 // Nothing is selected, or nobody knows what.
 bool reads_every_block(const case_spec& c) {
   return c.operation == op::dense || c.operation == op::dense_backward || c.operation == op::vit_attend ||
-         c.operation == op::vit3d || (c.operation == op::msa && !plants_selection(c));
+         c.operation == op::vit3d || (c.operation == op::kl && c.options.warm) ||
+         (c.operation == op::msa && !plants_selection(c));
 }
 
 }  // namespace

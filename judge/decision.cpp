@@ -48,9 +48,10 @@ std::string place_of(const worst_element& w) {
   return text;
 }
 
-// K1 .. K4 and K8a compare numbers; the others say in words what is wrong.
+// K1 .. K4, K8a and K8d compare numbers; the others say in words what is wrong.
 bool is_numeric_check(const check_result& c) {
-  return c.id == "K1" || c.id == "K2" || c.id == "K3" || c.id == "K4a" || c.id == "K4b" || c.id == "K8a";
+  return c.id == "K1" || c.id == "K2" || c.id == "K3" || c.id == "K4a" || c.id == "K4b" || c.id == "K8a" ||
+         c.id == "K8d";
 }
 
 // One declaration has to satisfy every failing check, or it is none that would have let the case pass.

@@ -132,6 +132,7 @@ bool declares_formats(op o) {
     case op::msa:
     case op::attend_backward:
     case op::dense_backward:
+    case op::kl:
     case op::vit3d:
     case op::vit_attend:
     case op::rope3d:
@@ -143,14 +144,14 @@ bool declares_formats(op o) {
   }
 }
 
-bool has_gradients(op o) { return o == op::attend_backward || o == op::dense_backward; }
+bool has_gradients(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
 
 bool has_index_branch_alone(op o) { return o == op::score || o == op::index; }
 
 // Keys that a row may have. Tiles are padded, so a bound of the lengths below one tile does not shorten a chain.
 std::int64_t most_keys(const problem& p) {
   if (p.operation == op::attend || p.operation == op::msa || p.operation == op::index ||
-      p.operation == op::attend_backward)
+      p.operation == op::attend_backward || (p.operation == op::kl && p.kl_warm_up == 0))
     return std::int64_t{p.topk} * p.block;
   return p.max_kv_len + 128;
 }
@@ -187,8 +188,9 @@ void check_formats(claims& c, const problem& p, const numerics& n) {
 
 void check_chains(claims& c, const problem& p, const numerics& n) {
   const std::int64_t keys = most_keys(p);
-  // One number for both branches of msa: each takes it as far as its own products go.
-  const std::int64_t products = p.operation == op::msa ? std::max(p.d, p.di) : p.d;
+  // One number for both branches of msa and kl: each takes it as far as its own products go.
+  const bool has_both = p.operation == op::msa || p.operation == op::kl;
+  const std::int64_t products = has_both ? std::max(p.d, p.di) : p.d;
   c.chain("numerics.chain_score", n.chain_score, products + 2);
   c.chain("numerics.chain_out", n.chain_out, keys + (p.splits > 0 ? p.splits : most_free_splits));
   // A few keys make no chain as long as the default's own formula, which may be declared all the same.
@@ -196,7 +198,8 @@ void check_chains(claims& c, const problem& p, const numerics& n) {
   if (!has_gradients(p.operation)) return;
   c.chain("numerics.chain_dq", n.chain_dq, keys);
   // Tiles of rows are padded as those of keys are.
-  c.chain("numerics.chain_dkv", n.chain_dkv, (p.max_q_len + 128) * std::max(1, p.group()));
+  const std::int64_t heads = p.operation == op::kl ? p.hi : p.group();
+  c.chain("numerics.chain_dkv", n.chain_dkv, (p.max_q_len + 128) * std::max<std::int64_t>(1, heads));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "judge/combine_expectation.h"
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
+#include "judge/kl_expectation.h"
 #include "judge/msa_expectation.h"
 #include "judge/norm_rope_expectation.h"
 #include "judge/rope3d_expectation.h"
@@ -50,6 +51,8 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<backward_expectation>(what);
     case op::vit3d:
       return std::make_unique<vit3d_expectation>(what, rows);
+    case op::kl:
+      return std::make_unique<kl_expectation>(what);
     case op::rope3d:
       return std::make_unique<rope3d_expectation>(what, rows);
     default:

@@ -49,6 +49,10 @@ bool has_expected_size(const reference::gradient& g, const reference::sum_error&
 // K8b: root of the mean of err^2 / s2 over an output, the worst; nothing if none has an expected size.
 std::optional<check_result> check_gradient_sizes(std::span<const judged_gradient> all, const reference::sum_error& err);
 
+// What alpha may be off from 1; nothing for a gradient that is zero.
+std::optional<double> limit_of_scale(const reference::gradient& g, const reference::sum_error& err,
+                                     const scale_numbers& numbers);
+
 // K8c: alpha = <g', g> / <g, g> of an output that is not zero, the worst; nothing if all are.
 std::optional<check_result> check_gradient_scales(std::span<const judged_gradient> all, const reference::sum_error& err,
                                                   const scale_numbers& numbers);

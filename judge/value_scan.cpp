@@ -30,7 +30,12 @@ std::vector<std::string> value_scan::axes_of(slot where) {
     case slot::dv:
       return {"key", "KV head", "channel"};
     case slot::q_idx_rope:
+    case slot::dq_idx:
       return {"row", "index head", "channel"};
+    case slot::dk_idx:
+      return {"key", "channel"};
+    case slot::loss:
+      return {"element"};
     case slot::k_idx_rope:
       return {"row", "channel"};
     case slot::positions:
@@ -95,6 +100,13 @@ void value_scan::expect_exactly(const span& s, double value) {
   buffer_.resize(static_cast<std::size_t>(s.count));
   widen(s.view->data, s.view->desc.type, s.offset, s.count, buffer_.data());
   if (!std::ranges::all_of(buffer_, [&](double x) { return x == value; })) inspect(s, true, value);
+}
+
+void value_scan::expect_zero_bits(const span& s) {
+  expect_exactly(s, 0);
+  for (std::int64_t i = 0; i < s.count; ++i)
+    if (const double got = buffer_[static_cast<std::size_t>(i)]; got == 0 && std::signbit(got))
+      note(inexact_, s, i, got, 0);
 }
 
 void value_scan::inspect(const span& s, bool exact, double value) {

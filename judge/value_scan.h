@@ -33,6 +33,8 @@ class value_scan {
   // Integers: written; their values are for another check.
   void expect_integers(const span& s);
   void expect_exactly(const span& s, double value);
+  // 0 of all bits.
+  void expect_zero_bits(const span& s);
 
   // Reports damage of the gravest kind: unwritten, then not finite, then not the exact value.
   check_result result() const;

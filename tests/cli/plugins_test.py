@@ -100,7 +100,7 @@ class Behaviour(ProgramTest):
         report = self.report("check", "--impl", plugin("crash_attend"), "--filter", "*rag.small*", code=1)
         seen = {c["name"].split("/")[0]: c["verdict"] for c in report["cases"]}
         self.assertEqual(seen, {"attend": "crash", "combine": "crash", "dense": "crash", "msa": "crash", "attend_backward": "crash",
-                                "dense_backward": "crash", "qk_norm_rope": "pass", "select": "pass"})
+                                "dense_backward": "crash", "kl": "pass", "qk_norm_rope": "pass", "select": "pass"})
         self.assertFalse(report["run"]["partial"])
 
 
@@ -408,6 +408,19 @@ class PlantedFaults(ProgramTest):
                 # A line of a gradient is a row's or a key's; what shows in many of them only is told of the tensor.
                 with self.subTest(operator=operator, name=name):
                     self.failing(name, operator, r"at (row|key) \d+, (KV )?head \d+, channel \d+: |errors of d[qkv] are [\d.]+ times")
+
+    def test_kl(self):
+        for name in ("kl_mean_of_logits", "kl_forgets_head", "kl_leaks", "kl_leaks_sign", "kl_mean_of_one_less",
+                     "kl_mean_of_full_rows", "kl_mean_without_heads", "kl_extra_factor", "kl_teacher_over_all",
+                     "kl_student_over_all", "kl_warm_up_over_few", "kl_warm_up_sums_few", "kl_backwards", "kl_epsilon",
+                     "kl_empty_rows", "kl_short_dk", "mask_off_by_one", "wrong_index_head", "backward_accumulates"):
+            with self.subTest(name=name):
+                self.failing(name, "kl", r"at (row|key|element) \d+|errors of d[qk]_idx are [\d.]+ times|d[qk]_idx is \S+ off as a whole")
+
+    def test_kl_of_weights_below_the_range(self):
+        report = self.report("check", "--impl", plugin("kl_log_of_weight"), "--op", "kl", "--level", "core", "--filter",
+                             "*random.sharp/scale2*", code=1)
+        self.assertTrue(any("loss" in c["reason"] for c in report["cases"]), report["cases"])
 
     def test_rope3d(self):
         for name in ("rope3d_ignores_window", "rope3d_frames_apart", "rope3d_ignores_merge", "rope3d_swaps_axes",

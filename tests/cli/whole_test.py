@@ -16,7 +16,7 @@ class Whole(ProgramTest):
         self.assertGreaterEqual(len(report["cases"]), 60)
         self.assertEqual({c["verdict"] for c in report["cases"]}, {"pass"})
         self.assertEqual({c["name"].split("/")[0] for c in report["cases"]}, {"attend", "combine", "dense", "index", "msa", "qk_norm_rope", "score", "select",
-                                                                              "attend_backward", "dense_backward", "rope3d", "vit_attend", "vit3d"})
+                                                                              "attend_backward", "dense_backward", "kl", "rope3d", "vit_attend", "vit3d"})
         for case in report["cases"]:
             if case["rows_total"] and "idle" not in case["name"]:
                 self.assertTrue(case["detectability"]["judged"], case["name"])

@@ -252,12 +252,13 @@ TEST(targets, no_case_with_rows_is_without) {
               continue;
             const std::string family = std::string(f.name) + (v.empty() ? "" : "." + std::string(v));
             const bool no_cache = o == op::combine || o == op::qk_norm_rope || is_vision(o);
-            const auto c = parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
-                                      (o == op::select                                         ? "fp32/"
-                                       : no_cache                                              ? "bf16/"
-                                       : (o == op::attend_backward || o == op::dense_backward) ? "bf16.contig/"
-                                                                                               : "bf16.paged/") +
-                                      family + "/s0");
+            const auto c =
+                parse_case(std::string(name(o)) + "/" + shape + "/" + lengths + "/" +
+                           (o == op::select                                                        ? "fp32/"
+                            : no_cache                                                             ? "bf16/"
+                            : (o == op::attend_backward || o == op::dense_backward || o == op::kl) ? "bf16.contig/"
+                                                                                                   : "bf16.paged/") +
+                           family + "/s0");
             EXPECT_FALSE(targets_of(c).empty()) << name(c);
           }
   EXPECT_TRUE(targets_of(parse_case("attend/m3/rag.idle/bf16.paged/random/s0")).empty());

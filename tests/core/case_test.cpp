@@ -172,6 +172,26 @@ TEST(case_name, training_has_contiguous_batches) {
   EXPECT_THROW(parse_case("dense_backward/m3/q4.n1000/bf16.contig/random/lenient/s0"), usage_error);
 }
 
+TEST(case_name, stage_and_coefficient_are_those_of_kl) {
+  for (const std::string options : {"", "/warm", "/coeff0", "/scale0.5/coeff0.25/rep/warm", "/lenient"}) {
+    const std::string text = "kl/m3/q4.n1000/bf16.contig/random" + options + "/s0";
+    EXPECT_EQ(name(parse_case(text)), text);
+  }
+  for (const std::string options : {"/coeff1", "/coeff0.50", "/coeff", "/coeff1e3", "/coeffinf", "/warm/lenient"})
+    EXPECT_THROW(parse_case("kl/m3/q4.n1000/bf16.contig/random" + options + "/s0"), usage_error) << options;
+  EXPECT_THROW(parse_case("attend/m3/q4.n1000/bf16.contig/random/coeff2/s0"), usage_error);
+  EXPECT_THROW(parse_case("kl/m3/q4.n1000/bf16.paged/random/s0"), usage_error);
+  const problem p = make_problem(parse_case("kl/h6x3.d64.di16.b16.k4.l1.i0/q4.n1000/bf16.contig/random/warm/s0"));
+  EXPECT_EQ(p.kl_warm_up, 1);
+  EXPECT_EQ(p.kl_coeff, 1);
+  EXPECT_DOUBLE_EQ(p.index_scale, 0.25);
+  const problem scaled = make_problem(parse_case("kl/m3/q4.n1000/bf16.contig/random/scale0.5/coeff0.25/s0"));
+  EXPECT_EQ(scaled.kl_coeff, 0.25);
+  EXPECT_EQ(scaled.softmax_scale, 0.5);
+  EXPECT_EQ(scaled.index_scale, 0.5);
+  EXPECT_EQ(make_problem(parse_case("attend/m3/q4.n1000/bf16.contig/random/s0")).kl_coeff, 0);
+}
+
 TEST(case_problem, holds_bounds_and_defaults) {
   const problem p = make_problem(parse_case("attend/m3/q4.n1000.x3/bf16.paged/random/s0"));
   EXPECT_EQ(p.batch, 3);

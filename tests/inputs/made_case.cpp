@@ -18,9 +18,10 @@ std::vector<made_case::place> made_case::find_rows() const {
 std::vector<std::int64_t> made_case::chosen(std::int64_t row, std::int64_t head) const {
   const std::int64_t position = rows()[static_cast<std::size_t>(row)].position;
   std::set<std::int64_t> all;
-  if (p.operation == op::dense)
+  const bool all_of_them = p.operation == op::dense || p.kl_warm_up != 0;
+  if (all_of_them)
     for (std::int64_t b = 0; position >= 0 && b <= position / p.block; ++b) all.insert(b);
-  for (std::int64_t i = 0; p.operation != op::dense && i < p.topk; ++i) {
+  for (std::int64_t i = 0; !all_of_them && i < p.topk; ++i) {
     const std::int64_t id = id_at(row, head, i);
     if (position >= 0 && id >= 0 && id <= position / p.block) all.insert(id);
   }

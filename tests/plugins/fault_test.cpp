@@ -11,6 +11,7 @@
 #include "tests/kernels/small_backward.h"
 #include "tests/kernels/small_combine.h"
 #include "tests/kernels/small_index.h"
+#include "tests/kernels/small_kl.h"
 #include "tests/kernels/small_norm_rope.h"
 #include "tests/kernels/small_rope3d.h"
 #include "tests/kernels/small_scaled.h"
@@ -153,6 +154,29 @@ TEST(faults, gradients_are_added_to_those_of_the_run_before) {
   const double once = test.dk.get({0, 0, 0});  // what was there before is small beside any gradient
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_NEAR(test.dk.get({0, 0, 0}), 2 * once, 1e-12);
+}
+
+TEST(faults, the_loss_of_the_index_branch_is_wrong) {
+  const auto found = [](const char* name, kl_stage stage) {
+    small_kl test({.topk = 3, .sequences = {{7, 61}, {1, 0}, {30, 80}}}, stage);
+    return verdict(name, test);
+  };
+  const auto is_wrong = [](const std::string& text) { return text.starts_with("loss") || text.starts_with("d"); };
+  for (const bool warm_up : {false, true})
+    for (const char* name : {"kl_mean_of_logits", "kl_forgets_head", "kl_leaks", "kl_leaks_sign", "kl_mean_of_one_less",
+                             "kl_mean_of_full_rows", "kl_mean_without_heads", "kl_extra_factor", "kl_backwards",
+                             "kl_epsilon", "kl_empty_rows", "kl_short_dk", "mask_off_by_one", "wrong_index_head"})
+      EXPECT_TRUE(is_wrong(found(name, {.warm_up = warm_up}))) << name << ": " << found(name, {.warm_up = warm_up});
+  for (const char* name : {"kl_teacher_over_all", "kl_student_over_all"}) {
+    EXPECT_TRUE(is_wrong(found(name, {}))) << name;
+    EXPECT_EQ(found(name, {.warm_up = true}), "none") << name;
+  }
+  for (const char* name : {"kl_warm_up_over_few", "kl_warm_up_sums_few"}) {
+    EXPECT_TRUE(is_wrong(found(name, {.warm_up = true}))) << name;
+    EXPECT_EQ(found(name, {}), "none") << name;
+  }
+  EXPECT_EQ(found("kl_log_of_weight", {}), "none");
+  EXPECT_TRUE(is_wrong(found("kl_log_of_weight", {.index_size = 500})));
 }
 
 TEST(faults, rotated_heads_are_wrong) {
