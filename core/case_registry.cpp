@@ -76,7 +76,7 @@ const std::vector<family_info>& make_families() {
        {"", "high"}},
       {"carry",
        "equal weights, values that cancel but for one small rest: 16-bit accumulation loses it (all: over all keys)",
-       {op::attend, op::dense, op::msa, op::vit_attend, op::vit3d},
+       {op::attend, op::dense, op::msa, op::attend_backward, op::dense_backward, op::vit_attend, op::vit3d},
        {"", "all"}},
       {"needle",
        "one key carries nearly all weight, cycling over slots and offsets",

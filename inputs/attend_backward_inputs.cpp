@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention of the case would have handed to its backward pass: out, rounded to its type, and lse in fp32, of the
-// queries, keys and values as stored; and a gradient d_out that is independent of them. exp and log are made of
-// operations that round alike everywhere, so that the tensors are the same on every machine.
+// queries, keys and values as stored; and a gradient d_out that is independent of them, or of family carry: there it is
+// 1, -1 and one 1 and a rest, which sums in 16 bits lose. exp and log are made of operations that round alike
+// everywhere, so that the tensors are the same on every machine.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "inputs/families/family.h"
 #include "inputs/operators.h"
 #include "inputs/selection.h"
 #include "inputs/token_fill.h"
@@ -40,6 +43,81 @@ double log_of(double x) {
   for (int n = 23; n > 0; n -= 2) sum = sum * t * t + 1.0 / n;
   return exponent * ln2_high + (exponent * ln2_low + 2 * t * sum);
 }
+
+// d_out of family carry. Queries are zero, so that a key weighs 1/n for a row of n keys, and dv is a sum over rows and
+// heads of d_out / n. Of rows whose n is a power of two, 1/n is exact in every format; other rows have d_out 0.
+//   heads: the first half of each group's heads has 1, the last of them 1 and a rest, the other half -1
+//   all:   the first half of the rows of a sequence, for a KV head, the last of them and the other half likewise
+// Signs alternate by channel and by KV head. The rest is the last digit of 1 in the storage type of 16 bits.
+class carried_gradient {
+ public:
+  carried_gradient(const fill_job& job, const selection& chosen)
+      : job_(job), chosen_(chosen), p_(job.set.agreed), by_row_(job.definition.variant == "all") {
+    roles_.assign(static_cast<std::size_t>(job.rows.total_q() * p_.hkv), role::none);
+    for (std::int64_t b = 0; by_row_ && b < job.rows.size(); ++b)
+      for (std::int64_t head = 0; head < p_.hkv; ++head) share_out(b, head);
+  }
+
+  // Query heads of one row, packed [Hq][d].
+  void write(std::int64_t row, std::byte* to) const {
+    for (std::int64_t head = 0; head < p_.hq; ++head) {
+      const std::int64_t kv_head = head / p_.group();
+      const double value = value_of(role_of(row, kv_head, head % p_.group()));
+      for (std::int64_t c = 0; c < p_.d; ++c)
+        store(to, p_.out, head * p_.d + c, (c + kv_head) % 2 == 0 ? value : -value);
+    }
+  }
+
+ private:
+  enum class role { none, plus, rest, minus };
+  static role role_in(std::int64_t i, std::int64_t count) {
+    const std::int64_t half = count / 2;
+    return i + 1 == half ? role::rest : i < half ? role::plus : i >= count - half ? role::minus : role::none;
+  }
+
+  bool counts(std::int64_t row, std::int64_t kv_head) const {
+    const std::int64_t position = job_.rows.rows()[static_cast<std::size_t>(row)].position;
+    std::int64_t keys = 0;
+    for (const std::int64_t block : chosen_.blocks(row, kv_head))
+      keys += std::clamp<std::int64_t>(position + 1 - block * p_.block, 0, p_.block);
+    return std::has_single_bit(static_cast<std::uint64_t>(keys));
+  }
+
+  void share_out(std::int64_t sequence, std::int64_t kv_head) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = job_.rows.first_row(sequence); row < job_.rows.first_row(sequence + 1); ++row)
+      if (counts(row, kv_head)) rows.push_back(row);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      roles_[cell(rows[i], kv_head)] = role_in(static_cast<std::int64_t>(i), std::ssize(rows));
+  }
+
+  std::size_t cell(std::int64_t row, std::int64_t kv_head) const {
+    return static_cast<std::size_t>(row * p_.hkv + kv_head);
+  }
+  role role_of(std::int64_t row, std::int64_t kv_head, std::int64_t member) const {
+    if (by_row_) return roles_[cell(row, kv_head)];
+    return counts(row, kv_head) ? role_in(member, p_.group()) : role::none;
+  }
+  double value_of(role of) const {
+    switch (of) {
+      case role::plus:
+        return 1;
+      case role::rest:
+        return p_.out == fp16 ? 1 + 0x1p-10 : 1 + 0x1p-7;
+      case role::minus:
+        return -1;
+      case role::none:
+        break;
+    }
+    return 0;
+  }
+
+  const fill_job& job_;
+  const selection& chosen_;
+  const problem& p_;
+  bool by_row_;
+  std::vector<role> roles_;  // [T][Hkv]; of variant all
+};
 
 class forward_pass {
  public:
@@ -114,7 +192,12 @@ class forward_pass {
 
 void fill_backward(const fill_job& job, const selection& chosen) {
   fill_attention(job, chosen);
-  fill_queries(job, slot::d_out, 1, [](std::int64_t, std::byte*) {});
+  if (job.definition.family == "carry") {
+    const carried_gradient values(job, chosen);
+    fill_queries(job, slot::d_out, 1, [&](std::int64_t row, std::byte* packed) { values.write(row, packed); });
+  } else {
+    fill_queries(job, slot::d_out, 1, [](std::int64_t, std::byte*) {});
+  }
   buffer &out = job.input(slot::out), &lse = job.input(slot::lse);
   if (!out.region) return;
   for (buffer* b : {&out, &lse}) prepare_whole(*b, job.definition.seed);
@@ -129,7 +212,8 @@ void fill_backward(const fill_job& job, const selection& chosen) {
 }  // namespace
 
 void fill_attend_backward(const fill_job& job) {
-  const selection chosen(job.definition, job.set.agreed, job.rows, false);
+  const case_spec& c = job.definition;
+  const selection chosen(c, job.set.agreed, job.rows, attend_family_of(c).shares_blocks_variant == c.variant);
   fill_backward(job, chosen);
   fill_ids(job, chosen);
 }

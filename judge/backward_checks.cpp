@@ -97,11 +97,17 @@ reference::backward_error backward_error_of(const problem& p, const roundoffs& r
   return e;
 }
 
+reference::backward_error backward_error_of(const subject& what, const numerics& n) {
+  auto e = backward_error_of(what.agreed, resolve(what.agreed, n));
+  if (what.definition.family == "carry" && (n.truncated & truncates_p) == 0) e.u_p = 0;
+  return e;
+}
+
 backward_expectation::backward_expectation(const subject& what)
     : what_(what),
       in_(backward_inputs_of(what_)),
       r_(resolve(what.agreed, what.declared)),
-      err_(backward_error_of(what.agreed, r_)),
+      err_(backward_error_of(what, what.declared)),
       want_(oracle(what_, in_, err_)) {}
 
 std::vector<check_result> backward_expectation::check(const launch& outputs, int launch_index,
@@ -138,7 +144,7 @@ void backward_expectation::answer(answers& into, const launch&) const {
 std::string backward_expectation::find_cure(const launch& outputs) const {
   const auto passes = [&](const numerics& n) {
     const roundoffs r = resolve(what_.agreed, n);
-    const auto err = backward_error_of(what_.agreed, r);
+    const auto err = backward_error_of(what_, n);
     return check_values(what_, outputs, oracle(what_, in_, err), r, err).passed();
   };
   const cure_search search(what_, passes);

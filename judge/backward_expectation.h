@@ -22,6 +22,8 @@ namespace msabench::judge {
 reference::backward_inputs backward_inputs_of(const subject& what);
 
 reference::backward_error backward_error_of(const problem& p, const roundoffs& r);
+// Of a case: where weights are powers of two by construction (family carry), rounding them to nearest changes nothing.
+reference::backward_error backward_error_of(const subject& what, const numerics& n);
 
 class backward_expectation final : public expectation {
  public:

@@ -409,6 +409,15 @@ class PlantedFaults(ProgramTest):
                 with self.subTest(operator=operator, name=name):
                     self.failing(name, operator, r"at (row|key) \d+, (KV )?head \d+, channel \d+: |errors of d[qkv] are [\d.]+ times")
 
+    def test_gradients_summed_in_16_bits(self):
+        """Lost in the bounds of random values, where it is lost at all; the probe asks for nothing else."""
+        report = self.report("check", "--impl", plugin("backward_short_dv"), "--level", "core", "--filter", "*_backward/*/carry*",
+                             code=1)
+        self.assertEqual(len(report["cases"]), 6)
+        for case in report["cases"]:
+            self.assertEqual(case["verdict"], "fail", case["name"])
+            self.assertRegex(case["reason"], r"K8a \w+ dv at key \d+", case["name"])
+
     def test_kl(self):
         for name in ("kl_mean_of_logits", "kl_forgets_head", "kl_leaks", "kl_leaks_sign", "kl_mean_of_one_less",
                      "kl_mean_of_full_rows", "kl_mean_without_heads", "kl_extra_factor", "kl_teacher_over_all",

@@ -55,6 +55,48 @@ TEST(backward_inputs, out_and_lse_are_those_of_the_stored_inputs) {
     expect_forward_results(made_case(name));
 }
 
+// Weights that are powers of two, and sums over heads or rows that vanish but for the rest.
+TEST(backward_inputs, carried_gradients_leave_the_rest) {
+  struct example {
+    const char* name;
+    double rest;
+    bool by_row;
+  };
+  for (const auto& [name, rest, by_row] :
+       {example{"attend_backward/h8x2.d8.b8.k4.l0.i0/q20.n100/bf16.contig/carry/s0", 0x1p-7, false},
+        example{"attend_backward/h5x1.d8.b8.k4.l1.i0/q9.n100.x2/fp16.contig/carry/s1", 0x1p-10, false},
+        example{"dense_backward/h8x1.d8.b8.k4.l1.i0/q20.n40/bf16.contig/carry/s0", 0x1p-7, false},
+        example{"attend_backward/h4x2.d8.b8.k4.l0.i0/q20.n100/bf16.contig/carry.all/s0", 0x1p-7, true}}) {
+    const made_case m(name);
+    expect_forward_results(m);
+    std::vector<double> of_rows(static_cast<std::size_t>(m.p.hkv));
+    std::int64_t counted = 0;
+    for (std::int64_t row = 0; row < std::ssize(m.rows()); ++row)
+      for (std::int64_t kv_head = 0; kv_head < m.p.hkv; ++kv_head) {
+        double sum = 0;
+        std::int64_t used = 0;
+        for (std::int64_t head = kv_head * m.p.group(); head < (kv_head + 1) * m.p.group(); ++head) {
+          EXPECT_EQ(m.view(slot::q).at(row, head, 0), 0);
+          const double value = m.view(slot::d_out).at(row, head, 0);
+          EXPECT_EQ(m.view(slot::d_out).at(row, head, 1), -value);
+          sum += value;
+          used += value != 0 ? 1 : 0;
+        }
+        if (used == 0) continue;
+        ++counted;
+        const double n = std::round(std::exp(m.view(slot::lse).at(row, kv_head * m.p.group())));
+        EXPECT_EQ(std::exp2(std::round(std::log2(n))), n) << name << " row " << row;
+        of_rows[static_cast<std::size_t>(kv_head)] += sum / static_cast<double>(m.p.group());
+        if (!by_row) {
+          EXPECT_EQ(std::abs(sum), rest) << name << " row " << row;
+        }
+      }
+    EXPECT_GT(counted, 0) << name;
+    for (std::size_t head = 0; by_row && head < of_rows.size(); ++head)
+      EXPECT_EQ(std::abs(of_rows[head]), rest) << head;
+  }
+}
+
 TEST(backward_inputs, the_gradient_is_independent_of_the_values) {
   const made_case m("dense_backward/h4x4.d32.b16.k4.l1.i0/q40.n40/fp32.contig/random/s0");
   double squares = 0, with_v = 0, with_q = 0, sum = 0, n = 0;

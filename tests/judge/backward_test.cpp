@@ -198,6 +198,18 @@ TEST(backward_checks, what_nobody_reads_is_exactly_zero) {
   EXPECT_EQ(find_check(w.checks(), "K0").kind, fail_kind::nonfinite);
 }
 
+// Weights are powers of two there.
+TEST(backward_checks, rounded_weights_open_nothing_in_the_carry_probe) {
+  auto w = backward_declaring(bf16, bf16);
+  auto what = w.subject();
+  EXPECT_EQ(backward_error_of(what, w.declared).u_p, 0x1p-8);
+  what.definition.family = "carry";
+  EXPECT_EQ(backward_error_of(what, w.declared).u_p, 0);
+  EXPECT_EQ(backward_error_of(what, w.declared).u_ds, 0x1p-8);
+  w.declared.truncated = truncates_p;
+  EXPECT_EQ(backward_error_of(what, w.declared).u_p, 0x1p-7);
+}
+
 TEST(backward_checks, coarse_operands_break_the_promise) {
   backward_world w(usual_backward(bf16));
   w.declared.ds_operand = e4m3;

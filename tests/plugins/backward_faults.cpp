@@ -30,6 +30,13 @@ void add_in_bf16(float factor, const float* values, std::int32_t d, float* sum) 
   load_row(stored, bf16_type, d, sum);
 }
 
+void add_dv_in_16_bits(float factor, const float* values, std::int32_t d, float* sum) {
+  std::uint16_t stored[longest_line];
+  exact_stages.add_dv(factor, values, d, sum);
+  store_row(sum, d, bf16_type, stored);
+  load_row(stored, bf16_type, d, sum);
+}
+
 void add_to_what_is_there(const float* values, std::int32_t d, msabench_dtype type, void* to) {
   float sum[longest_line];
   load_row(to, type, d, sum);
@@ -86,6 +93,14 @@ const msabench_plugin* backward_next_group(const msabench_host* host) {
 const msabench_plugin* backward_short_dk(const msabench_host* host) {
   return with_stages(host, "backward_short_dk", [](stages s) {
     s.add_dk = add_in_bf16;
+    return s;
+  });
+}
+
+/// backward: dV is rounded to bf16 after every addition.
+const msabench_plugin* backward_short_dv(const msabench_host* host) {
+  return with_stages(host, "backward_short_dv", [](stages s) {
+    s.add_dv = add_dv_in_16_bits;
     return s;
   });
 }

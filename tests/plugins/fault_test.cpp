@@ -134,7 +134,7 @@ TEST(faults, combined_results_are_wrong) {
 TEST(faults, gradients_are_wrong) {
   for (const bool dense : {false, true}) {
     for (const char* name : {"backward_next_delta", "backward_no_delta", "backward_unscaled", "backward_wrong_scale",
-                             "backward_next_group", "backward_short_dk", "mask_off_by_one"}) {
+                             "backward_next_group", "backward_short_dk", "backward_short_dv", "mask_off_by_one"}) {
       small_backward test({.sequences = {{7, 61}, {30, 80}}, .dense = dense});
       const std::string found = verdict(name, test);
       EXPECT_EQ(found.rfind("d", 0), 0u) << name << ": " << found;
