@@ -59,6 +59,12 @@ msabench_status check_kl_tensors(const msabench_problem& p, const msabench_args&
     return fail(MSABENCH_INVALID_PROBLEM, "cu_seqlens_q: ends at %lld, above the plan's total_q %lld; plan for more",
                 static_cast<long long>(to.tokens()), static_cast<long long>(p.total_q));
   }
+  // And so may be sums of every key.
+  const auto* ends = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_KV)->data);
+  if (ends[to.batch] > p.total_kv) {
+    return fail(MSABENCH_INVALID_PROBLEM, "cu_seqlens_kv: ends at %lld, above the plan's total_kv %lld; plan for more",
+                static_cast<long long>(ends[to.batch]), static_cast<long long>(p.total_kv));
+  }
   return MSABENCH_OK;
 }
 

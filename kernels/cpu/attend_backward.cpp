@@ -333,7 +333,7 @@ double backward_scratch_bytes(const msabench_problem& problem, int threads) {
   return layout(carver(nullptr), sizes_of(problem, threads), threads).bytes;
 }
 
-backward_chains chains_of_backward(const msabench_problem& p) {
+gradient_chains chains_of_backward(const msabench_problem& p) {
   const sizes s = sizes_of(p, 1);
   const std::int64_t tiles =
       s.topk > 0 ? std::int64_t{s.topk} * ceil_div(s.block, tile_keys) : ceil_div(p.max_kv_len, tile_keys);

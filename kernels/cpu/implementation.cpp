@@ -9,6 +9,7 @@
 #include "kernels/common/implementation.h"
 #include "kernels/common/storage.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/divergence.h"
 #include "kernels/cpu/operators.h"
 
 namespace msabench::cpu {
@@ -31,22 +32,26 @@ void declare_sums(std::int64_t keys, std::int64_t tiles, msabench_numerics& to) 
   to.chain_row_sum = chain(tile_keys / lanes + lanes + chunk + chunks);
 }
 
-msabench_numerics backward_numerics(const msabench_problem& p) {
+msabench_numerics training_numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
-  const backward_chains chains = chains_of_backward(p);
-  const std::int64_t selected = std::min(std::int64_t{p.topk} * p.block, p.max_kv_len);
-  const std::int64_t keys = std::max<std::int64_t>(1, reads_all_keys(p) ? p.max_kv_len : selected),
-                     rows = std::max<std::int64_t>(1, p.total_q * (p.hq / p.hkv));
+  const bool is_kl = p.op == MSABENCH_OP_KL;
+  const gradient_chains chains = is_kl ? chains_of_kl(p) : chains_of_backward(p);
+  // A key of k is added to by all query heads, one of k_idx by all index heads.
+  const std::int64_t rows = p.total_q * (is_kl ? p.hkv : p.hq / p.hkv);
+  const std::int64_t selected = reads_all_keys(p) ? p.max_kv_len : std::int64_t{p.topk} * p.block;
+  const std::int64_t keys = std::max<std::int64_t>(1, std::min(selected, p.max_kv_len));
   declared.chain_dq = static_cast<std::uint32_t>(std::min(chains.dq, keys));
-  declared.chain_dkv = static_cast<std::uint32_t>(std::min(chains.dkv, rows));
-  declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(p.d) + 1, p.d + 2));
+  declared.chain_dkv = static_cast<std::uint32_t>(std::min(chains.dkv, std::max<std::int64_t>(1, rows)));
+  const std::int32_t products = is_kl ? std::max(p.d, p.di) : p.d;
+  declared.chain_score = static_cast<std::uint32_t>(std::min<std::int64_t>(product_chain(products) + 1, products + 2));
+  if (is_kl) declared.chain_row_sum = static_cast<std::uint32_t>(std::min(normaliser_chain(), keys));
   return declared;
 }
 
 msabench_numerics numerics(const msabench_problem& p) {
   msabench_numerics declared = fp32_numerics(p);
   const bool reads_all = reads_all_keys(p), attends = is_attention(p.op);
-  if (is_attention_backward(p.op)) return backward_numerics(p);
+  if (trains(p.op)) return training_numerics(p);
   if (!attends && !is_index_branch(p.op)) return declared;
   const std::int64_t selected = std::min<std::int64_t>(std::int64_t{p.topk} * p.block, p.max_kv_len);
   const bool joined = reads_all || p.block < least_block_tile;
@@ -72,6 +77,8 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
     case MSABENCH_OP_ATTEND_BACKWARD:
     case MSABENCH_OP_DENSE_BACKWARD:
       return backward_scratch_bytes(problem, threads);
+    case MSABENCH_OP_KL:
+      return kl_scratch_bytes(problem, threads);
     case MSABENCH_OP_COMBINE:
       return combine_scratch_bytes(problem, threads);
     case MSABENCH_OP_QK_NORM_ROPE:
@@ -91,7 +98,7 @@ const kernels::implementation fast_kernels = {
     .name = "cpu",
     .description =
         "vectors and tiles on the CPU: qk_norm_rope, score, select, index, attend, dense, msa, combine, "
-        "attend_backward, dense_backward, rope3d, vit_attend and vit3d",
+        "attend_backward, dense_backward, kl, rope3d, vit_attend and vit3d",
     .stores = is_float_storage,
     .storage_types = float_storage_types,
     .profile = canonical_profile,
@@ -110,6 +117,7 @@ const kernels::implementation fast_kernels = {
     .norm_rope = norm_rope,
     .attend_backward = attend_backward,
     .dense_backward = attend_backward,
+    .kl = kl,
 };
 
 }  // namespace msabench::cpu

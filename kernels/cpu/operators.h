@@ -36,10 +36,15 @@ void attend_backward(const backward_call& call, const run_context& context);
 double backward_scratch_bytes(const msabench_problem& problem, int threads);
 
 /// Longest chains of additions in dq, and in dk and dv.
-struct backward_chains {
+struct gradient_chains {
   std::int64_t dq, dkv;
 };
-backward_chains chains_of_backward(const msabench_problem& problem);
+gradient_chains chains_of_backward(const msabench_problem& problem);
+
+/// The loss of the index branch and its gradients (section 7).
+void kl(const kl_call& call, const run_context& context);
+double kl_scratch_bytes(const msabench_problem& problem, int threads);
+gradient_chains chains_of_kl(const msabench_problem& problem);
 
 /// Partial results put together (section 6).
 void combine(const combine_call& call, const run_context& context);

@@ -5,26 +5,23 @@
 #include <string>
 
 #include "tests/kernels/central_difference.h"
+#include "tests/kernels/each_plugin.h"
 #include "tests/kernels/small_kl.h"
 
 using namespace msabench::plugin_test;
 
 namespace {
 
-const msabench_plugin* naive(int threads = 2) { return load_plugin(plugin_path("naive"), threads); }
+class kl : public each_plugin {
+ protected:
+  const msabench_plugin* with_threads(int threads) const { return load_plugin(path(), threads); }
+};
 
-void expect_right(small_kl&& test) {
-  const msabench_plugin* plugin = naive();
-  session plan(plugin, test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin->last_error();
-  arguments args = test.args();
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin->last_error();
-  EXPECT_EQ(test.fault().value_or("none"), "none");
-}
+MSABENCH_FOR_EACH_PLUGIN(kl);
 
 }  // namespace
 
-TEST(kl, every_type_stage_and_stride) {
+TEST_P(kl, every_type_stage_and_stride) {
   for (const bool warm_up : {false, true})
     for (const auto type : {fp32_type, bf16_type, fp16_type})
       for (const bool padded : {false, true}) {
@@ -33,7 +30,7 @@ TEST(kl, every_type_stage_and_stride) {
       }
 }
 
-TEST(kl, heads_dimensions_and_blocks) {
+TEST_P(kl, heads_dimensions_and_blocks) {
   const std::pair<attend_shape, std::int32_t> shapes[] = {{{.hq = 1, .hkv = 1, .d = 1, .block = 1, .topk = 1}, 1},
                                                           {{.hq = 6, .hkv = 3, .d = 7, .block = 5, .topk = 2}, 9},
                                                           {{.hq = 16, .hkv = 1, .d = 80, .block = 16, .topk = 4}, 8},
@@ -47,27 +44,27 @@ TEST(kl, heads_dimensions_and_blocks) {
     }
 }
 
-TEST(kl, warm_up_needs_no_block) {
+TEST_P(kl, warm_up_needs_no_block) {
   small_kl test({.sequences = {{3, 200}, {2, 40}}}, {.warm_up = true});
   test.problem.block = test.problem.topk = test.problem.local_blocks = 0;
-  session plan(naive(), test.problem);
-  ASSERT_EQ(plan.status(), MSABENCH_OK) << naive()->last_error();
+  session plan(plugin(), test.problem);
+  ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin()->last_error();
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_EQ(test.fault().value_or("none"), "none");
 }
 
-TEST(kl, ids_may_be_short_and_lenient) {
+TEST_P(kl, ids_may_be_short_and_lenient) {
   for (const auto form : {MSABENCH_FORM_SHORT, MSABENCH_FORM_LENIENT})
     for (unsigned seed = 0; seed < 4; ++seed)
       expect_right(small_kl({.topk = 6, .sequences = {{9, 80}, {4, 4}, {1, 33}}, .form = form}, {}, seed));
 }
 
-TEST(kl, gradients_are_differences_of_the_loss) {
+TEST_P(kl, gradients_are_differences_of_the_loss) {
   for (const bool warm_up : {false, true}) {
     small_kl test({.hq = 6, .hkv = 2, .d = 5, .sequences = {{5, 30}, {0, 4}, {3, 3}, {1, 0}}},
                   {.di = 4, .warm_up = warm_up, .coeff = 3});
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     arguments args = test.args();
     ASSERT_EQ(plan.run(args), MSABENCH_OK);
     const auto loss = [&] { return test.expected_loss(); };
@@ -82,9 +79,9 @@ TEST(kl, gradients_are_differences_of_the_loss) {
   }
 }
 
-TEST(kl, what_nothing_adds_to_is_zero) {
+TEST_P(kl, what_nothing_adds_to_is_zero) {
   small_kl test({.topk = 1, .sequences = {{1, 0}, {0, 20}, {2, 40}}});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_EQ(test.fault().value_or("none"), "none");
@@ -94,38 +91,38 @@ TEST(kl, what_nothing_adds_to_is_zero) {
   }
 }
 
-TEST(kl, no_coefficient_gives_zeros) {
+TEST_P(kl, no_coefficient_gives_zeros) {
   small_kl test({}, {.coeff = 0});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_EQ(test.loss.get({0}), 0);
   EXPECT_EQ(test.fault().value_or("none"), "none");
 }
 
-TEST(kl, the_loss_is_finite_where_the_student_underflows) {
+TEST_P(kl, the_loss_is_finite_where_the_student_underflows) {
   small_kl test({.sequences = {{4, 60}}}, {.warm_up = true, .index_size = 500});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   EXPECT_GT(test.loss.get({0}), 100);
   EXPECT_NEAR(test.loss.get({0}), test.expected_loss(), 1e-4 * test.expected_loss());
 }
 
-TEST(kl, detached_gradients_may_be_absent) {
+TEST_P(kl, detached_gradients_may_be_absent) {
   small_kl test({});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   args.remove(MSABENCH_DQ);
   args.remove(MSABENCH_DK);
-  ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
+  ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
   EXPECT_TRUE(test.dq.untouched({0, 0, 0}));
   EXPECT_FALSE(test.dq_idx.untouched({0, 0, 0}));
 }
 
-TEST(kl, results_are_overwritten) {
+TEST_P(kl, results_are_overwritten) {
   small_kl test({});
-  session plan(naive(), test.problem);
+  session plan(plugin(), test.problem);
   arguments args = test.args();
   ASSERT_EQ(plan.run(args), MSABENCH_OK);
   const auto once = test.dk_idx.bytes();
@@ -135,11 +132,11 @@ TEST(kl, results_are_overwritten) {
   EXPECT_EQ(test.loss.get({0}), loss);
 }
 
-TEST(kl, threads_change_no_bit) {
+TEST_P(kl, threads_change_no_bit) {
   small_kl test({.sequences = {{20, 100}, {3, 60}}});
   std::vector<std::vector<std::byte>> bits;
   for (const int threads : {1, 2, 5}) {
-    session plan(naive(threads), test.problem);
+    session plan(with_threads(threads), test.problem);
     arguments args = test.args();
     ASSERT_EQ(plan.run(args), MSABENCH_OK);
     for (const buffer* b : {&test.loss, &test.dq_idx, &test.dk_idx}) bits.push_back(b->bytes());
@@ -147,34 +144,33 @@ TEST(kl, threads_change_no_bit) {
   for (std::size_t i = 3; i < bits.size(); ++i) EXPECT_EQ(bits[i], bits[i % 3]);
 }
 
-TEST(kl, gradients_may_be_short) {
+TEST_P(kl, gradients_may_be_short) {
   small_kl test({.type = bf16_type});
   test.problem.grad = bf16_type;
   for (buffer* b : {&test.dq_idx, &test.dk_idx, &test.dq, &test.dk}) *b = buffer(bf16_type, b->shape());
   expect_right(std::move(test));
 }
 
-TEST(kl, empty_batches_have_no_loss) {
+TEST_P(kl, empty_batches_have_no_loss) {
   for (attend_shape shape :
        {attend_shape{.sequences = {}}, attend_shape{.sequences = {{0, 0}, {0, 9}}, .spare_rows = 0}}) {
     small_kl test(shape);
-    session plan(naive(), test.problem);
+    session plan(plugin(), test.problem);
     arguments args = test.args();
-    ASSERT_EQ(plan.run(args), MSABENCH_OK) << naive()->last_error();
+    ASSERT_EQ(plan.run(args), MSABENCH_OK) << plugin()->last_error();
     EXPECT_EQ(test.loss.get({0}), 0);
     EXPECT_EQ(test.fault().value_or("none"), "none");
   }
 }
 
-TEST(kl, problems_and_tensors_are_checked) {
+TEST_P(kl, problems_and_tensors_are_checked) {
   small_kl test({});
-  const msabench_plugin* plugin = naive();
   const auto refused = [&](auto change, const char* field) {
     msabench_problem problem = test.problem;
     change(problem);
     msabench_plan* plan = nullptr;
-    EXPECT_NE(plugin->plan(&problem, &plan), MSABENCH_OK) << field;
-    EXPECT_EQ(std::string(plugin->last_error()).rfind(field, 0), 0u) << plugin->last_error();
+    EXPECT_NE(plugin()->plan(&problem, &plan), MSABENCH_OK) << field;
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(field, 0), 0u) << plugin()->last_error();
   };
   refused([](auto& p) { p.page_layout = 1, p.page_size = 8; }, "page_layout 1");
   refused([](auto& p) { p.kv = {10, 8, 1}; }, "kv {10,8,1}");
@@ -185,20 +181,25 @@ TEST(kl, problems_and_tensors_are_checked) {
   refused([](auto& p) { p.kl_coeff = std::nan(""); }, "kl_coeff");
   refused([](auto& p) { p.block = 0; }, "block 0");
   refused([](auto& p) { p.profile.batch_invariant = 1; }, "profile.batch_invariant 1");
-  session made(plugin, test.problem);
+  session made(plugin(), test.problem);
   for (const auto& [slot, text] :
        {std::pair{MSABENCH_LOSS, "loss absent"}, std::pair{MSABENCH_IDS, "ids absent"},
         std::pair{MSABENCH_K_IDX, "k_idx absent"}, std::pair{MSABENCH_DK_IDX, "dk_idx absent"}}) {
     arguments args = test.args();
     args.remove(slot);
     EXPECT_EQ(made.run(args), MSABENCH_INVALID_PROBLEM);
-    EXPECT_EQ(std::string(plugin->last_error()).rfind(text, 0), 0u) << plugin->last_error();
+    EXPECT_EQ(std::string(plugin()->last_error()).rfind(text, 0), 0u) << plugin()->last_error();
   }
   msabench_problem few = test.problem;
   few.total_q = 3;
-  session for_few(plugin, few);
+  session for_few(plugin(), few);
   arguments args = test.args();
   EXPECT_EQ(for_few.run(args), MSABENCH_INVALID_PROBLEM);
-  EXPECT_EQ(std::string(plugin->last_error()).rfind("cu_seqlens_q: ends at 9", 0), 0u) << plugin->last_error();
+  EXPECT_EQ(std::string(plugin()->last_error()).rfind("cu_seqlens_q: ends at 9", 0), 0u) << plugin()->last_error();
+  few.total_q = test.problem.total_q;
+  few.total_kv = 3;
+  session for_few_keys(plugin(), few);
+  EXPECT_EQ(for_few_keys.run(args), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(std::string(plugin()->last_error()).rfind("cu_seqlens_kv: ends at", 0), 0u) << plugin()->last_error();
   EXPECT_TRUE(test.dk_idx.untouched({0, 0}));
 }
