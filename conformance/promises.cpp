@@ -237,10 +237,12 @@ void replay_one_plan(promise_runs& runs, const judge::subject& what, const launc
   const auto add = [&](std::size_t launch, std::string_view name, const std::vector<std::int64_t>& rows) {
     into.replays.push_back({std::string(name), put_together(what, usual, seen.launches[launch], rows)});
   };
-  add(0, "fewer rows first", few);
+  // The mean of kl is over the rows of the call: fewer have other gradients.
+  const bool is_mean = what.definition.operation == op::kl;
+  if (!is_mean) add(0, "fewer rows first", few);
   add(1, "more rows than at first", same);
   if (!reversed.empty()) add(2, "its sequences in the opposite order", reversed);
-  add(3, "fewer rows after more", few);
+  if (!is_mean) add(3, "fewer rows after more", few);
   if (reversed.empty())
     into.unobserved.push_back(
         "promise graph_safe observed with other lengths only: there is one sequence, or its keys "

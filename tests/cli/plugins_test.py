@@ -242,7 +242,8 @@ class Promises(ProgramTest):
 
     def test_one_plan_is_replayed_with_other_contents(self):
         gradients = ("attend_backward/m3.tp4/rag.draft/bf16.contig/random/s0", "dense_backward/m3.tp4/rag.draft/bf16.contig/random/s0")
-        for case in (*self.ATTENDS, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE, *gradients):
+        for case in (*self.ATTENDS, Profiles.SELECT, Profiles.INDEX, Profiles.NORM_ROPE,
+                     "kl/m3.tp4/rag.chunks/bf16.contig/random/s0", *gradients):
             with self.subTest(case=case):
                 seen = self.seen("replays_plans", case, 0)
                 self.assertEqual(seen["verdict"], "pass", seen["reason"])
