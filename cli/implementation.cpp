@@ -9,6 +9,7 @@
 #include "cli/suite_version.h"
 #include "conformance/accuracy.h"
 #include "conformance/lists.h"
+#include "conformance/selftest_lists.h"
 #include "core/error.h"
 #include "core/shell.h"
 #include "core/units.h"
@@ -17,8 +18,9 @@ namespace msabench {
 
 void implementation_options::declare(CLI::App& verb) {
   verb.add_option("--impl", impl_,
-                  "Implementation: a built-in name (see `msabench list implementations`) or a plugin file")
-      ->type_name("NAME|FILE.so")
+                  "Implementation: a built-in name (see `msabench list implementations`) or a plugin file; what stands behind a "
+                  "colon says which of several it is")
+      ->type_name("NAME|FILE.so[:ARGUMENT]")
       ->required();
   verb.add_option("--device", device_text_, "Where the plugin runs; default cpu for a file, fixed for built-in names")
       ->type_name("cpu|cuda[:N]");
@@ -70,6 +72,7 @@ run_record begin_record(const std::vector<std::string>& argv, const implementati
   run.suite_commit = suite_commit;
   run.suite_dirty = suite_dirty;
   for (const auto& level : levels()) run.lists[level] = load_list(level).sha256;
+  run.selftest = stored_selftest_score();
   run.argv = argv;
   run.start_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run.environment = environment();

@@ -22,6 +22,7 @@ struct implementation_ref {
   std::string label;  // what the user typed
   std::string path;   // absolute path of the shared object
   device where;
+  std::string argument = {};  // what stands behind the colon of NAME:ARGUMENT; the plugin finds it in its environment
 };
 
 // Names of the built-in implementations whose files are there, with one line each.
@@ -29,11 +30,12 @@ struct builtin_implementation {
   std::string name, what;
   device where;
   bool present = false;
+  std::string argument = {};  // what has to follow its name behind a colon; empty: nothing may
 };
 std::vector<builtin_implementation> builtin_implementations();
 
-// Throws usage_error (field "--impl") for an unknown name, a missing file, or a file that is no shared object (told by
-// its ELF header, without loading it).
+// A built-in name or a file, with `:ARGUMENT` behind it where it has one. Throws usage_error (field "--impl") for an unknown
+// name, a missing file, or a file that is no shared object (told by its ELF header, without loading it).
 implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked);
 
 inline constexpr int most_threads = 4096;

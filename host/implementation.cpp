@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "core/environment_error.h"
 #include "core/error.h"
@@ -21,11 +22,20 @@ namespace fs = std::filesystem;
 struct builtin {
   std::string_view name, what;
   device where;
+  std::string_view argument = {};
 };
 
 constexpr builtin builtins[] = {
     {"cpu", "vectors and tiles on the CPU, by the best instruction set it has", {device_type::cpu, 0}},
     {"naive", "plain fp32 loops on the CPU, the slowest and easiest to read", {device_type::cpu, 0}},
+    {"mutants",
+     "naive with one planted fault, to try the suite; see `msabench list mutants`",
+     {device_type::cpu, 0},
+     "ID"},
+    {"variants",
+     "honest kernels that compute in other ways, to try the suite; see `msabench list variants`",
+     {device_type::cpu, 0},
+     "NAME"},
 };
 
 fs::path program_folder() {
@@ -88,13 +98,22 @@ void require_shared_object(const std::string& label, const fs::path& path) {
 
 std::string known_names() {
   std::string names;
-  for (const builtin& b : builtins) names += fmt::format("{}{}", names.empty() ? "" : ", ", b.name);
+  for (const builtin& b : builtins)
+    names += fmt::format("{}{}{}{}", names.empty() ? "" : ", ", b.name, b.argument.empty() ? "" : ":", b.argument);
   return names;
 }
 
 bool looks_like_a_file(const std::string& text) {
   std::error_code error;
   return text.find('/') != std::string::npos || text.ends_with(".so") || fs::is_regular_file(text, error);
+}
+
+// NAME or FILE, and what follows the last colon; a file whose own name has a colon is that file.
+std::pair<std::string, std::string> split(const std::string& text) {
+  std::error_code error;
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || fs::exists(text, error)) return {text, ""};
+  return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
 std::string text_of(device d) {
@@ -107,16 +126,22 @@ std::vector<builtin_implementation> builtin_implementations() {
   std::vector<builtin_implementation> list;
   for (const builtin& b : builtins) {
     std::error_code error;
-    list.push_back(
-        {std::string(b.name), std::string(b.what), b.where, fs::is_regular_file(builtin_path(b.name), error)});
+    list.push_back({std::string(b.name), std::string(b.what), b.where, fs::is_regular_file(builtin_path(b.name), error),
+                    std::string(b.argument)});
   }
   return list;
 }
 
 implementation_ref resolve_implementation(const std::string& name_or_file, std::optional<device> asked) {
   if (name_or_file.empty()) bad_input("--impl", "", "is empty", "use " + known_names() + " or the path of a plugin");
+  const auto [name, argument] = split(name_or_file);
   for (const builtin& b : builtins) {
-    if (b.name != name_or_file) continue;
+    if (b.name != name) continue;
+    if (b.argument.empty() != argument.empty())
+      bad_input("--impl", name_or_file, b.argument.empty() ? "takes nothing behind a colon" : "is one of many",
+                b.argument.empty()
+                    ? fmt::format("use {}", b.name)
+                    : fmt::format("say which: {}:{} (see `msabench list {}`)", b.name, b.argument, b.name));
     if (asked && *asked != b.where)
       bad_input("--device", text_of(*asked), fmt::format("{} runs on {}", b.name, text_of(b.where)),
                 "leave --device out for a built-in implementation");
@@ -126,13 +151,13 @@ implementation_ref resolve_implementation(const std::string& name_or_file, std::
       bad_input("--impl", name_or_file, fmt::format("its file {} is missing", path.string()),
                 fmt::format("build the target plugin_{}", b.name));
     require_shared_object(name_or_file, path);
-    return {name_or_file, path.string(), b.where};
+    return {name_or_file, path.string(), b.where, argument};
   }
-  if (!looks_like_a_file(name_or_file))
+  if (!looks_like_a_file(name))
     bad_input("--impl", name_or_file, "is no built-in implementation",
               fmt::format("use {} or the path of a plugin (NAME.so)", known_names()));
-  require_shared_object(name_or_file, name_or_file);
-  return {name_or_file, fs::canonical(name_or_file).string(), asked.value_or(device{})};
+  require_shared_object(name_or_file, name);
+  return {name_or_file, fs::canonical(name).string(), asked.value_or(device{}), argument};
 }
 
 std::string worker_executable() {

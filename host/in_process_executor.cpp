@@ -57,7 +57,7 @@ class in_process_executor final : public executor {
  private:
   plugin_session& loaded() {
     no_events events;
-    if (!session_) session_ = plugin_session::load(impl_.path, impl_.where, threads_, events, nullptr);
+    if (!session_) session_ = plugin_session::load({impl_.path, impl_.argument}, impl_.where, threads_, events, nullptr);
     return *session_;
   }
 

@@ -99,7 +99,10 @@ class plugin_session {
  public:
   // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from
   // get, a function table with holes. An exception out of get ends in a session that answers every query with it.
-  static std::unique_ptr<plugin_session> load(const std::string& path, device where, int threads,
+  struct file {
+    std::string path, argument;  // the argument is in the environment variable MSABENCH_PLUGIN_ARGUMENT while it is loaded
+  };
+  static std::unique_ptr<plugin_session> load(const file& what, device where, int threads,
                                               session_events& events, memory_limiter* limits);
   virtual ~plugin_session() = default;
 

@@ -80,7 +80,8 @@ bool is_ready(const json& in) {
 
 json encode(const load_request& r) {
   return {{"type", "load"},    {"protocol", version},  {"path", r.path},
-          {"device", r.where}, {"threads", r.threads}, {"implementation", r.implementation}};
+          {"device", r.where}, {"threads", r.threads}, {"implementation", r.implementation},
+          {"argument", r.argument}};
 }
 
 load_request decode_load(const json& in) {
@@ -96,6 +97,7 @@ load_request decode_load(const json& in) {
   r.where = fields.require("device").get<device>();
   fields.read("threads", r.threads);
   fields.read("implementation", r.implementation);
+  fields.read("argument", r.argument);
   return r;
 }
 

@@ -35,6 +35,7 @@ struct load_request {
   device where;
   int threads = 1;
   int implementation = 0;  // by which `time` knows it; `query` and `execute` are for 0
+  std::string argument = {};
 };
 nlohmann::json encode(const load_request& r);
 load_request decode_load(const nlohmann::json& in);

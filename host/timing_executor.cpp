@@ -75,7 +75,7 @@ class worker_timing final : public timing_executor {
       loading_ = i;
       entry_ = "get";
       if (!worker_->send(
-              protocol::encode(protocol::load_request{impl.path, impl.where, threads, static_cast<int>(i)}))) {
+              protocol::encode(protocol::load_request{impl.path, impl.where, threads, static_cast<int>(i), impl.argument}))) {
         ended("stopped reading");
         return false;
       }

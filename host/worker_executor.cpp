@@ -88,7 +88,7 @@ class worker_executor final : public executor {
     seen.entry = "get";
     double remaining_s = options_.query_timeout_s;
     const int threads = options_.threads > 0 ? options_.threads : available_cores();
-    if (send(protocol::encode(protocol::load_request{impl_.path, impl_.where, threads}), {}, seen, remaining_s))
+    if (send(protocol::encode(protocol::load_request{impl_.path, impl_.where, threads, 0, impl_.argument}), {}, seen, remaining_s))
       converse("loaded", remaining_s, seen, nullptr);
     if (!worker_ && !interrupted()) dead_load_ = seen;
     return worker_ != nullptr;

@@ -113,7 +113,7 @@ class worker final : public session_events {
     limits_->start();
     std::unique_ptr<plugin_session> loaded;
     try {
-      loaded = plugin_session::load(r.path, r.where, r.threads, *this, limits_.get());
+      loaded = plugin_session::load({r.path, r.argument}, r.where, r.threads, *this, limits_.get());
     } catch (const usage_error& e) {
       const diagnostic& d = e.what_is_wrong();
       return send({{"type", "refused"}, {"problem", d.problem}, {"remedy", d.remedy}});

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -87,13 +88,16 @@ __attribute__((noinline)) void use_stack() {
 
 class session final : public plugin_session {
  public:
-  session(const std::string& path, device where, int threads, session_events& events, memory_limiter* limits)
+  session(const file& what, device where, int threads, session_events& events, memory_limiter* limits)
       : where_(where), limits_(limits) {
+    const std::string& path = what.path;
+    // Always set: whoever started this process has no say in which of its plugins a file is.
+    ::setenv("MSABENCH_PLUGIN_ARGUMENT", what.argument.c_str(), 1);
     const process_state before;
     events.entering("get");
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     const char* why = library ? nullptr : ::dlerror();
-    for (const std::string& what : before.restore()) remarks_.push_back(what + " changed at load, reset");
+    for (const std::string& changed : before.restore()) remarks_.push_back(changed + " changed at load, reset");
     if (!library) refuse(path, "can't be loaded: " + bounded(why, 300), "link it so that `ldd FILE` finds everything");
     void* symbol = ::dlsym(library, "msabench_plugin_get");
     if (!symbol)
@@ -110,6 +114,10 @@ class session final : public plugin_session {
       get_exception_ = thrown(end);
       return;
     }
+    if (table_ == nullptr && !what.argument.empty())
+      refuse(path,
+             fmt::format("msabench_plugin_get returned NULL: it has no '{}', or none for this device", what.argument),
+             "give another word behind the colon, or another --device");
     check_table(table_, path, where);
     identity_ = {bounded(table_->name, 100), bounded(table_->version, 100), bounded(table_->description, 200),
                  table_->abi_major, table_->abi_minor};
@@ -576,9 +584,9 @@ std::unique_ptr<prepared_plan> session::prepare(const problem& agreed, bool grap
 
 }  // namespace
 
-std::unique_ptr<plugin_session> plugin_session::load(const std::string& path, device where, int threads,
+std::unique_ptr<plugin_session> plugin_session::load(const file& what, device where, int threads,
                                                      session_events& events, memory_limiter* limits) {
-  return std::make_unique<session>(path, where, threads, events, limits);
+  return std::make_unique<session>(what, where, threads, events, limits);
 }
 
 std::string unsupported_run_spec(const run_spec& how) {
