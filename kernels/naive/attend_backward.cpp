@@ -157,7 +157,10 @@ void pass::differentiate_block(std::int64_t sequence, std::int64_t block, std::i
   load_block({sequence, length, length - 1}, kv_head, {s_.keys, count, call_.d, block, 0, 1});
   std::fill_n(s_.dk, std::int64_t{count} * call_.d, 0.0f);
   std::fill_n(s_.dv, std::int64_t{count} * call_.d, 0.0f);
-  for (std::int64_t row = call_.rows.cu_seqlens_q[sequence]; row < call_.rows.cu_seqlens_q[sequence + 1]; ++row) {
+  const std::int64_t first_row = call_.rows.cu_seqlens_q[sequence];
+  const std::int64_t rows = call_.rows.cu_seqlens_q[sequence + 1] - first_row;
+  for (std::int64_t turn = 0; turn < rows; ++turn) {
+    const std::int64_t row = stage_.gradient_row(first_row, rows, turn);
     const row_place place = call_.rows.place(row);
     if (!reads(place, row, kv_head, block)) continue;
     add_row(row, kv_head, std::min(count, stage_.visible_keys(place, block, call_.block)));
@@ -180,6 +183,8 @@ float dq_scale(float softmax_scale) { return softmax_scale; }
 void add_gradient(float factor, const float* values, std::int32_t d, float* sum) {
   for (std::int32_t c = 0; c < d; ++c) sum[c] += factor * values[c];
 }
+
+std::int64_t gradient_row(std::int64_t first, std::int64_t, std::int64_t i) { return first + i; }
 
 void store_gradient(const float* values, std::int32_t d, msabench_dtype type, void* to) {
   store_row(values, d, type, to);

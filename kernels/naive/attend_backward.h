@@ -16,6 +16,7 @@ std::int32_t delta_head(std::int32_t head, std::int32_t heads);
 float score_gradient(float weight, float d_weight, float delta);
 float dq_scale(float softmax_scale);
 void add_gradient(float factor, const float* values, std::int32_t d, float* sum);
+std::int64_t gradient_row(std::int64_t first, std::int64_t count, std::int64_t i);
 void store_gradient(const float* values, std::int32_t d, msabench_dtype type, void* to);
 
 /// The sizes that a thread's scratch follows from.

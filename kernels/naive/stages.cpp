@@ -59,6 +59,7 @@ const stages exact_stages{
     .add_dk_idx = add_gradient,
     .empty_row_gradient = zero_gradient,
     .detached_gradient = zero_gradient,
+    .gradient_row = gradient_row,
 };
 
 }  // namespace msabench::naive

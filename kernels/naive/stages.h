@@ -177,6 +177,9 @@ struct stages {
   /// q or k.
   void (*empty_row_gradient)(const float* values, std::int32_t count, float* line);
   void (*detached_gradient)(const float* values, std::int32_t count, float* line);
+
+  /// Which of `count` rows from `first` on adds to dK and dV in turn i, from 0; each has one turn.
+  std::int64_t (*gradient_row)(std::int64_t first, std::int64_t count, std::int64_t i);
 };
 
 /// The contract's own.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/naive/combine.h"
 #include "tests/plugins/fault.h"
 
 namespace msabench::faults {
@@ -25,13 +24,6 @@ float weights_without_the_lightest(const float* lse, std::int64_t count, float* 
   return sum - lost;
 }
 
-float weights_in_base2(const float* lse, std::int64_t count, float* weights, float& maximum) {
-  exact_stages.partial_weights(lse, count, weights, maximum);
-  float sum = 0;
-  for (std::int64_t p = 0; p < count; ++p) sum += weights[p] = lse[p] == no_keys ? 0 : std::exp2(lse[p] - maximum);
-  return sum;
-}
-
 float weights_without_maximum(const float* lse, std::int64_t count, float* weights, float& maximum) {
   exact_stages.partial_weights(lse, count, weights, maximum);
   if (maximum == no_keys) return 0;
@@ -39,18 +31,6 @@ float weights_without_maximum(const float* lse, std::int64_t count, float* weigh
   for (std::int64_t p = 0; p < count; ++p) sum += weights[p] = std::exp(lse[p]);
   maximum = 0;
   return sum;
-}
-
-float weights_as_if_all_had_keys(const float* lse, std::int64_t count, float* weights, float& maximum) {
-  maximum = count > 0 ? *std::max_element(lse, lse + count) : no_keys;
-  float sum = 0;
-  for (std::int64_t p = 0; p < count; ++p) sum += weights[p] = std::exp(lse[p] - maximum);
-  if (maximum == no_keys) maximum = 0;
-  return sum;
-}
-
-void add_whatever_the_weight(float weight, const float* values, std::int32_t d, float* row) {
-  for (std::int32_t c = 0; c < d; ++c) row[c] += weight * values[c];
 }
 
 void store_undivided(const weighted_sum& row, float maximum, const output_row& to) {
@@ -68,34 +48,10 @@ const msabench_plugin* combine_forgets_part(const msabench_host* host) {
   });
 }
 
-/// combine: log-sum-exps are taken for logarithms to base 2.
-const msabench_plugin* combine_base2(const msabench_host* host) {
-  return with_stages(host, "combine_base2", [](stages s) {
-    s.partial_weights = weights_in_base2;
-    return s;
-  });
-}
-
 /// combine: the maximum is not subtracted before exp.
 const msabench_plugin* combine_no_maximum(const msabench_host* host) {
   return with_stages(host, "combine_no_maximum", [](stages s) {
     s.partial_weights = weights_without_maximum;
-    return s;
-  });
-}
-
-/// combine: exp(-infinity - -infinity) where no part has keys.
-const msabench_plugin* combine_nothing(const msabench_host* host) {
-  return with_stages(host, "combine_nothing", [](stages s) {
-    s.partial_weights = weights_as_if_all_had_keys;
-    return s;
-  });
-}
-
-/// combine: what a part without keys holds is multiplied by 0.
-const msabench_plugin* combine_leaks(const msabench_host* host) {
-  return with_stages(host, "combine_leaks", [](stages s) {
-    s.add_partial = add_whatever_the_weight;
     return s;
   });
 }

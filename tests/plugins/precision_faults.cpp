@@ -69,27 +69,7 @@ void store_with_short_lse(const weighted_sum& row, float maximum, const output_r
   if (to.lse != nullptr) *to.lse = stored_as(bf16_type, *to.lse);
 }
 
-void merge_in_fp16(const weighted_sum& block, std::int32_t slot, std::int32_t slots, std::int32_t d,
-                   weighted_sum& row) {
-  exact_stages.merge(block, slot, slots, d, row);
-  for (std::int32_t c = 0; c < d; ++c) row.values[c] = stored_as(fp16_type, row.values[c]);
-}
-
-const stages& short_merges() {
-  static const stages changed = [] {
-    stages s = short_weights<8>();
-    s.merge = merge_in_fp16;
-    return s;
-  }();
-  return changed;
-}
-
 }  // namespace
-
-/// attend, dense, msa: weights of 5 bits, declared as bf16. No element of a long row is off by more than its worst case.
-const msabench_plugin* short_weights_undeclared(const msabench_host* host) {
-  return with_weights(host, "short_weights_undeclared", short_weights<5>());
-}
 
 /// Right: weights of 8 bits, declared as bf16.
 const msabench_plugin* rounds_weights(const msabench_host* host) {
@@ -107,12 +87,6 @@ const msabench_plugin* short_lse(const msabench_host* host) {
     s.store = store_with_short_lse;
     return s;
   });
-}
-
-/// attend, dense, msa: weights in bf16 as declared, and the sums of blocks added up in fp16, which is not. Its errors are
-/// below the rounding of every ordinary output, so that K3 alone sees it, where sums cancel (carry).
-const msabench_plugin* merge_in_16bit(const msabench_host* host) {
-  return with_weights(host, "merge_in_16bit", short_merges());
 }
 
 }  // namespace msabench::faults

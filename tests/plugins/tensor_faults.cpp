@@ -3,7 +3,6 @@
 // otherwise. Each fault is the run of its plugin.
 #include <array>
 #include <cstring>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -22,12 +21,6 @@ msabench_status run_then(msabench_plan* plan, const msabench_args* args, void* w
   if (status == MSABENCH_OK) after();
   return status;
 }
-
-/// Lengths as the first run of a plan saw them.
-struct lengths_seen {
-  std::vector<std::int32_t> cu_seqlens_q, kv_lens;
-};
-std::map<const msabench_plan*, lengths_seen> seen;
 
 std::vector<std::int32_t> ints_of(const msabench_tensor& tensor) {
   const auto* first = static_cast<const std::int32_t*>(tensor.data);
@@ -59,20 +52,6 @@ const msabench_plugin* write_behind(const msabench_host* host) {
   });
 }
 
-/// 16 bytes behind the workspace that it asked for.
-const msabench_plugin* write_behind_workspace(const msabench_host* host) {
-  return changed(host, "write_behind_workspace", [](msabench_plugin& table) {
-    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
-      return run_then(plan, args, workspace, stream, [=] {
-        std::uint64_t bytes = 0;
-        std::uint32_t alignment = 0;
-        exact().workspace(plan, &bytes, &alignment);
-        std::memset(static_cast<unsigned char*>(workspace) + bytes, intruder, overrun_bytes);
-      });
-    };
-  });
-}
-
 /// The output depends on what the workspace held on entry.
 const msabench_plugin* reads_workspace(const msabench_host* host) {
   return changed(host, "reads_workspace", [](msabench_plugin& table) {
@@ -98,20 +77,6 @@ const msabench_plugin* change_input(const msabench_host* host) {
   });
 }
 
-/// The last row of the output stays as it was.
-const msabench_plugin* unwritten(const msabench_host* host) {
-  return changed(host, "unwritten", [](msabench_plugin& table) {
-    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
-      const std::int64_t rows = tokens(args);
-      if (rows == 0) return exact().run(plan, args, workspace, stream);
-      const row_bytes last = row_of(output_of(args), rows - 1);
-      static thread_local std::array<unsigned char, 1 << 16> before;  // no allocation: rule R3 is another fault
-      std::memcpy(before.data(), last.first, last.size);
-      return run_then(plan, args, workspace, stream, [&] { std::memcpy(last.first, before.data(), last.size); });
-    };
-  });
-}
-
 /// Rows from T to the end of the output are zeroed.
 const msabench_plugin* ignores_t(const msabench_host* host) {
   return changed(host, "ignores_t", [](msabench_plugin& table) {
@@ -123,30 +88,6 @@ const msabench_plugin* ignores_t(const msabench_host* host) {
           std::memset(bytes.first, 0, bytes.size);
         }
       });
-    };
-  });
-}
-
-/// Every run of a plan uses the lengths of its first one.
-const msabench_plugin* stale_state(const msabench_host* host) {
-  return changed(host, "stale_state", [](msabench_plugin& table) {
-    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
-      msabench_tensor cu_seqlens_q = *tensor_at(args, MSABENCH_CU_SEQLENS_Q),
-                      kv_lens = *tensor_at(args, MSABENCH_KV_LENS);
-      const auto [found, first_time] = seen.try_emplace(plan);
-      if (first_time) found->second = {ints_of(cu_seqlens_q), ints_of(kv_lens)};
-      lengths_seen& lengths = found->second;
-      cu_seqlens_q.data = lengths.cu_seqlens_q.data();
-      kv_lens.data = lengths.kv_lens.data();
-      std::vector<const msabench_tensor*> slots(args->slot, args->slot + args->slot_count);
-      slots[MSABENCH_CU_SEQLENS_Q] = &cu_seqlens_q;
-      slots[MSABENCH_KV_LENS] = &kv_lens;
-      const msabench_args stale{sizeof stale, args->slot_count, slots.data()};
-      return exact().run(plan, &stale, workspace, stream);
-    };
-    table.destroy = [](msabench_plan* plan) {
-      seen.erase(plan);
-      exact().destroy(plan);
     };
   });
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // vit_attend gone wrong, each by one replaced stage of the naive kernels, and vit3d with what it hands back.
-#include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
-#include "kernels/naive/attend.h"
 #include "tests/plugins/fault.h"
 
 namespace msabench::faults {
@@ -12,34 +9,10 @@ namespace {
 
 using namespace naive;
 
-row_place place_in_joined_segments(const lengths& segments, std::int64_t row) {
-  row_place place = segments.place(row);
-  if (place.sequence + 1 < segments.batch)
-    place.length += segments.cu_seqlens_q[place.sequence + 2] - segments.cu_seqlens_q[place.sequence + 1];
-  place.position = place.length - 1;
-  return place;
-}
-
 row_place place_of_own_token(const lengths& segments, std::int64_t row) {
   row_place place = segments.place(row);
   place.position = row - segments.cu_seqlens_q[place.sequence];
   return place;
-}
-
-row_place place_outside_of_last_segment(const lengths& segments, std::int64_t row) {
-  row_place place = segments.place(row);
-  if (place.sequence + 1 == segments.batch) place.position = -1;
-  return place;
-}
-
-// What zeros would have added: exp(0 - maximum) each, and no value.
-void attend_padded_block(const float* scores, float maximum, const tile& values, weighted_sum& sum) {
-  attend_block(scores, maximum, values, sum);
-  sum.weight += static_cast<float>(dense_block - values.count) * std::exp(-maximum);
-}
-
-std::int32_t head_of_next(std::int32_t kv_head, std::int32_t member, std::int32_t kv_heads, std::int32_t group) {
-  return query_head((kv_head + 1) % kv_heads, member, kv_heads, group);
 }
 
 msabench_status run_without(msabench_plan* plan, const msabench_args* args, void* workspace, void* stream,
@@ -56,42 +29,10 @@ msabench_status run_without(msabench_plan* plan, const msabench_args* args, void
 
 }  // namespace
 
-/// vit_attend: the keys and values of the head before. wrong_kv_head changes nothing where there are no groups.
-const msabench_plugin* vit_other_head(const msabench_host* host) {
-  return with_stages(host, "vit_other_head", [](stages s) {
-    s.query_head = head_of_next;
-    return s;
-  });
-}
-
-/// vit_attend: a segment's tokens read the next segment as well.
-const msabench_plugin* vit_joins_segments(const msabench_host* host) {
-  return with_stages(host, "vit_joins_segments", [](stages s) {
-    s.segment_place = place_in_joined_segments;
-    return s;
-  });
-}
-
 /// vit_attend: a causal mask inside segments.
 const msabench_plugin* vit_causal(const msabench_host* host) {
   return with_stages(host, "vit_causal", [](stages s) {
     s.segment_place = place_of_own_token;
-    return s;
-  });
-}
-
-/// vit_attend: the tokens of the last segment read nothing.
-const msabench_plugin* vit_drops_remainder(const msabench_host* host) {
-  return with_stages(host, "vit_drops_remainder", [](stages s) {
-    s.segment_place = place_outside_of_last_segment;
-    return s;
-  });
-}
-
-/// dense and vit_attend: keys are filled up with zeros to whole tiles, and the zeros take part.
-const msabench_plugin* pads_tiles(const msabench_host* host) {
-  return with_stages(host, "pads_tiles", [](stages s) {
-    s.attend_block = attend_padded_block;
     return s;
   });
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/plugins/fault.h"
+#include "kernels/naive/altered.h"
 
 #include <algorithm>
 
 #include "kernels/naive/glue.h"
 
-namespace msabench::faults {
+namespace msabench::naive {
 namespace {
 
 msabench_plugin original{}, table{};
@@ -14,18 +14,17 @@ msabench_plugin original{}, table{};
 
 const msabench_plugin& exact() { return original; }
 
-const msabench_plugin* with_stages(const msabench_host* host, const char* name,
-                                   naive::stages (*change)(naive::stages)) {
-  static const naive::stages changed_stages = change(naive::exact_stages);
-  return naive::plugin(host, name, "naive with a fault, for tests", changed_stages);
+const msabench_plugin* with_stages(const msabench_host* host, const char* name, stages (*change)(stages)) {
+  static const stages changed_stages = change(exact_stages);
+  return plugin(host, name, "naive with a fault, for tests", changed_stages);
 }
 
 msabench_plugin* copy_of_naive(const msabench_host* host, const char* name) {
-  return copy_of(host, name, naive::exact_stages);
+  return copy_of(host, name, exact_stages);
 }
 
-msabench_plugin* copy_of(const msabench_host* host, const char* name, const naive::stages& stages) {
-  const msabench_plugin* own = naive::plugin(host, name, "naive with a fault, for tests", stages);
+msabench_plugin* copy_of(const msabench_host* host, const char* name, const stages& stages) {
+  const msabench_plugin* own = plugin(host, name, "naive with a fault, for tests", stages);
   if (own == nullptr) return nullptr;
   original = table = *own;
   return &table;
@@ -91,4 +90,4 @@ row_bytes row_of(const msabench_tensor& tensor, std::int64_t row) {
           extent_bytes(rest)};
 }
 
-}  // namespace msabench::faults
+}  // namespace msabench::naive
