@@ -73,12 +73,18 @@ class half_filler {
       std::memcpy(base + tile.rows[i].offset * size, values.data() + i * row_bytes_, row_bytes_);
   }
 
-  // NaN with a payload, or all bits set, by turns: both are NaN in every float format.
+  // NaN with a payload, or all bits set, by turns: both are NaN in every float format. A maximum passes over NaN, so that of
+  // index keys every other tile holds finite numbers that outweigh all real ones.
   void poison(std::span<std::byte> bytes, const cache_tile& tile) const {
-    if (tile.number % 2 == 0)
+    if (into_.where == slot::k_idx && tile.number % 2 == 0) {
+      const std::int64_t size = size_bytes(into_.desc.type);
+      for (std::int64_t i = 0; i < std::ssize(bytes) / size; ++i)
+        store(bytes.data(), into_.desc.type, i, into_.desc.type == e4m3 ? 448 : 1e4);
+    } else if (tile.number % 2 == 0) {
       fill_poison(bytes, into_.desc.type, input_poison_launch, job_.definition.seed);
-    else
+    } else {
       std::memset(bytes.data(), 0xFF, bytes.size());
+    }
   }
 
   const cache_contents& job_;
