@@ -10,6 +10,7 @@
 #include "cli/selection.h"
 #include "cli/verbs.h"
 #include "conformance/cost.h"
+#include "conformance/selftest_lists.h"
 #include "core/error.h"
 #include "core/units.h"
 #include "host/executor.h"
@@ -72,6 +73,38 @@ int list_implementations(const output& out) {
   return 0;
 }
 
+// Of a plugin that is shipped with this program, and so can be loaded into it.
+std::string explanation_of(const std::string& implementation) {
+  return make_in_process_executor(resolve_implementation(implementation, std::nullopt), {})->info().description;
+}
+
+int list_mutants(const output& out) {
+  json rows = json::array();
+  std::string text;
+  for (const mutant_entry& each : built_in_selftest_lists().mutants) {
+    const std::string fault = explanation_of("mutants:" + each.id);
+    text +=
+        fmt::format("{:<10} {:<24} {}\n", each.id, each.cases.front().substr(0, each.cases.front().find('/')), fault);
+    rows.push_back({{"id", each.id}, {"fault", fault}, {"checks", each.checks}, {"cases", each.cases}});
+  }
+  out.print(text);
+  out.write({{"mutants", rows}});
+  return 0;
+}
+
+int list_variants(const output& out) {
+  json rows = json::array();
+  std::string text;
+  for (const variant_entry& each : built_in_selftest_lists().variants) {
+    const std::string what = explanation_of("variants:" + each.name);
+    text += fmt::format("{:<20} {}\n", each.name, what);
+    rows.push_back({{"name", each.name}, {"what", what}, {"cases", each.cases}});
+  }
+  out.print(text);
+  out.write({{"variants", rows}});
+  return 0;
+}
+
 int list_vocabulary(const output& out) {
   json shapes = json::object(), batches = json::object(), kinds = json::object();
   std::string text = "shapes (also NAME.tpN, and hQxKV.dD[.hiH][.diD].bB.kK.lL.iI)\n";
@@ -104,6 +137,7 @@ int list_vocabulary(const output& out) {
 }  // namespace
 
 void add_list(CLI::App& app, invocation& chosen) {
+  constexpr const char* all_lists = "cases, implementations, mutants, variants or vocabulary";
   struct arguments {
     std::string what = "cases";
     selection_options which;
@@ -111,9 +145,10 @@ void add_list(CLI::App& app, invocation& chosen) {
     output out;
   };
   auto a = std::make_shared<arguments>();
-  CLI::App* verb =
-      app.add_subcommand("list", "List cases with their cost, implementations, or the words of case names");
-  verb->add_option("WHAT", a->what, "cases, implementations or vocabulary")->capture_default_str();
+  CLI::App* verb = app.add_subcommand("list",
+                                      "List cases with their cost, implementations, mutants and variants that try the "
+                                      "suite, or the words of case names");
+  verb->add_option("WHAT", a->what, all_lists)->capture_default_str();
   a->which.declare(*verb);
   a->recorded.declare(*verb);
   a->out.declare(*verb);
@@ -123,7 +158,9 @@ void add_list(CLI::App& app, invocation& chosen) {
       if (a->what == "cases") return list_cases(a->which, a->recorded, a->out);
       if (a->what == "implementations") return list_implementations(a->out);
       if (a->what == "vocabulary") return list_vocabulary(a->out);
-      bad_input("WHAT", a->what, "nothing of that name to list", "cases, implementations or vocabulary");
+      if (a->what == "mutants") return list_mutants(a->out);
+      if (a->what == "variants") return list_variants(a->out);
+      bad_input("WHAT", a->what, "nothing of that name to list", all_lists);
     };
   });
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "conformance/cost.h"
+#include "conformance/list_lines.h"
 #include "conformance/lists_data.h"
 #include "conformance/shards.h"
 #include "core/error.h"
@@ -14,26 +15,21 @@
 
 namespace msabench {
 
-namespace {
-
-std::string built_in(std::string_view name) {
+std::string built_in_list_text(std::string_view name) {
   for (const auto& each : built_in_lists)
     if (each.name == name) return std::string(each.text);
   return "";
 }
 
-// Calls line(number, text) for every line that says something, without its comment and the blanks around it.
-template <class F>
-void for_each_line(std::string_view text, F&& line) {
-  for (int number = 1; !text.empty(); ++number) {
-    const auto end = text.find('\n');
-    std::string_view each = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    each = each.substr(0, each.find('#'));
-    const auto first = each.find_first_not_of(" \t\r");
-    if (first == std::string_view::npos) continue;
-    line(number, each.substr(first, each.find_last_not_of(" \t\r") - first + 1));
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t first = line.find_first_not_of(" \t", at);
+    if (first == std::string_view::npos) break;
+    at = std::min(line.find_first_of(" \t", first), line.size());
+    words.emplace_back(line.substr(first, at - first));
   }
+  return words;
 }
 
 void require_case_name(const std::string& where, std::string_view name) {
@@ -43,6 +39,8 @@ void require_case_name(const std::string& where, std::string_view name) {
     bad_input("list", where, e.what(), "one case name without its seed per line");
   }
 }
+
+namespace {
 
 class expander {
  public:
@@ -133,7 +131,7 @@ std::vector<withdrawn_case> read_withdrawn(std::string_view text) {
 const std::vector<withdrawn_case>& withdrawn_cases() {
   static const auto all = [] {
     try {
-      return read_withdrawn(built_in("withdrawn"));
+      return read_withdrawn(built_in_list_text("withdrawn"));
     } catch (const usage_error& e) {
       throw suite_error(e.what());  // the program's own list
     }
@@ -155,7 +153,7 @@ case_list load_list(std::string_view level) {
   if (std::find(known.begin(), known.end(), level) == known.end())
     bad_input("--level", level, "unknown level", fmt::format("one of {}", fmt::join(known, ", ")));
   try {
-    case_list list = expand_list(level, built_in(level), built_in);
+    case_list list = expand_list(level, built_in_list_text(level), built_in_list_text);
     withdraw(list, withdrawn_cases());
     return list;
   } catch (const usage_error& e) {

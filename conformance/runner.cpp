@@ -9,6 +9,7 @@
 #include "conformance/cost.h"
 #include "conformance/lists.h"
 #include "conformance/promises.h"
+#include "conformance/shared_case.h"
 #include "conformance/targets.h"
 #include "core/environment_error.h"
 #include "core/error.h"
@@ -50,7 +51,8 @@ void take_decision(case_record& record, const judge::decision& d) {
 void judge_without_outputs(case_record& record, const judge::subject& what, const observation& seen) {
   if (what.definition.options.pool_pages != 0 && seen.result == outcome::crashed && seen.entry == "run")
     record.remarks.push_back(
-        "the pages lie far out: one whose number is cut to 16 bits, or its offset to 32, leads where nothing is mapped");
+        "the pages lie far out: one whose number is cut to 16 bits, or its offset to 32, leads where nothing is "
+        "mapped");
   record.checks = judge::check_violations(what, seen);
   take_decision(record, judge::decide(what, seen, record.checks, record.sees));
 }
@@ -70,12 +72,13 @@ void name_modified_inputs(observation& seen, const case_spec& c, const input_set
   }
 }
 
-void judge_outputs(case_record& record, judge::subject& what, const observation& seen, input_set& set,
+void judge_outputs(case_record& record, judge::subject& what, const observation& seen, shared_case& made,
                    const promise_findings& promises, const runner_options& options) {
   const case_spec& c = what.definition;
+  input_set& set = made.inputs(what.agreed);
   what.inputs = set.views();
   const auto rows = rows_to_check(c, seen.launches.empty() ? "" : seen.launches[0].outputs_sha256);
-  const auto expected = judge::expect(what, rows);
+  auto& [expected, sees] = made.expected(what, rows);
   std::vector<std::vector<check_result>> per_launch;
   for (std::size_t i = 0; i < seen.launches.size(); ++i) {
     const launch& l = seen.launches[i];
@@ -96,7 +99,10 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   if (options.naive != nullptr)
     if (auto ratio = compare_with_naive(*options.naive, what, *expected, record.checks, set, how_to_run(c, options)))
       record.checks.push_back(std::move(*ratio));
-  if (!what.targets.empty()) record.sees = expected->measure();
+  if (!what.targets.empty()) {
+    if (!sees) sees = expected->measure();
+    record.sees = *sees;
+  }
   record.rows_checked = expected->rows_checked();
   for (const auto& check : record.checks)
     if (!check.observed)
@@ -114,7 +120,18 @@ void judge_outputs(case_record& record, judge::subject& what, const observation&
   if (options.inspect) options.inspect({c, what.delivers, set, seen, expected.get()});
 }
 
-void run_into(case_record& record, executor& on, const case_spec& c, const runner_options& options) {
+// Whoever runs a case next meets its inputs as they were made: what an implementation has damaged, or a run with other
+// contents has written into, is made anew.
+struct discard_unless_sound {
+  shared_case& made;
+  problem agreed;
+  bool keep = false;
+  ~discard_unless_sound() {
+    if (!keep) made.discard(agreed);
+  }
+};
+
+void run_into(case_record& record, executor& on, const case_spec& c, shared_case& made, const runner_options& options) {
   const agreement agreed = negotiate(on, make_problem(c));
   judge::subject what = describe(c, agreed);
   record.remarks.insert(record.remarks.end(), agreed.answer.remarks.begin(), agreed.answer.remarks.end());
@@ -138,7 +155,8 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
     record.reason = fmt::format("declaration: {}", fmt::join(broken, "; "));
     return;
   }
-  input_set set = make_inputs(c, what.agreed);
+  input_set& set = made.inputs(what.agreed);
+  discard_unless_sound sound{made, what.agreed};
   observation seen = on.execute(set, how_to_run(c, options));
   for (auto& l : seen.launches) adapt_outputs(what.delivers, l);
   // What a query left behind is held against the case that asked.
@@ -163,7 +181,8 @@ void run_into(case_record& record, executor& on, const case_spec& c, const runne
     return;
   }
   for (const auto& v : promises.violations) add_violation(seen, v);
-  judge_outputs(record, what, seen, set, promises, options);
+  judge_outputs(record, what, seen, made, promises, options);
+  sound.keep = seen.violations.empty() && !what.delivers.graph_safe && !what.delivers.hardened;
 }
 
 }  // namespace
@@ -219,8 +238,9 @@ case_record run_case(executor& on, const case_spec& c, const runner_options& opt
   record.repro = "msabench repro " + record.name + options.repro_suffix;
   for (const auto& each : withdrawn_cases())
     if (each.name == name_without_seed(c)) record.remarks.push_back("withdrawn from the lists: " + each.reason);
+  shared_case alone(c);
   try {
-    run_into(record, on, c, options);
+    run_into(record, on, c, options.shared != nullptr ? *options.shared : alone, options);
   } catch (const usage_error&) {
     throw;  // the plugin cannot be loaded at all: the user's affair
   } catch (const environment_error&) {

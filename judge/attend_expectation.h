@@ -85,6 +85,9 @@ class attend_expectation final : public expectation {
   check_result check_rows_size(const attend_outputs& got, const error_sizes& sizes) const;
   check_result check_groups_size(const attend_outputs& got, const error_sizes::group_of_rows& worst) const;
   check_result report_accuracy(const attend_outputs& got, const error_sizes::summary& rows) const;
+  // K6u: how much of what K1 allows beyond the rounding of the output the worst element uses, in rows of many keys; nothing
+  // where there are none.
+  std::optional<check_result> report_use(const attend_outputs& got) const;
   // K6l: whether lse is as that of exact weights though it is declared to come from rounded ones; nothing where too few
   // rows tell.
   std::optional<check_result> report_sum_of_weights(const attend_outputs& got) const;

@@ -127,7 +127,42 @@ std::optional<check_result> attend_expectation::report_sum_of_weights(const atte
   return c;
 }
 
+// An honest kernel's errors are sums of many roundings, which come nowhere near their worst case; one that uses more than
+// half of it rounds otherwise than it says.
+std::optional<check_result> attend_expectation::report_use(const attend_outputs& got) const {
+  constexpr double least_keys = 64, healthy = 0.5;
+  check_result c;
+  c.id = "K6u";
+  c.gate = false;
+  c.unit = "of what K1 allows beyond the output's rounding";
+  c.limit = healthy;
+  bool any = false;
+  std::vector<double> out;
+  for (const auto& want : want_) {
+    if (want.n == 0 || want.n_eff < least_keys || !gauge_.judges_k1(want)) continue;
+    got.out(want.row, want.head, out);
+    for (std::size_t channel = 0; channel < out.size(); ++channel) {
+      const double stored = r_.u_o * std::abs(want.out[channel]);
+      const double allowed = gauge_.k1_limit(want, channel) - stored;
+      if (!(allowed > 0) || !std::isfinite(allowed)) continue;
+      any = true;
+      const double use = std::max(0.0, std::abs(out[channel] - want.out[channel]) - stored) / allowed;
+      if (!(use > c.value)) continue;
+      c.value = use;
+      c.worst = {slot::out,
+                 {want.row, want.head, static_cast<std::int64_t>(channel)},
+                 value_scan::axes_of(slot::out),
+                 out[channel],
+                 want.out[channel]};
+    }
+  }
+  if (!any) return std::nullopt;
+  c.passed = c.value <= c.limit;
+  return c;
+}
+
 void attend_expectation::check_sizes(const attend_outputs& got, std::vector<check_result>& into) const {
+  if (auto use = report_use(got)) into.push_back(std::move(*use));
   if (auto sums = report_sum_of_weights(got)) into.push_back(std::move(*sums));
   error_sizes sizes(std::max(1, what_.agreed.group()));
   std::vector<double> out;

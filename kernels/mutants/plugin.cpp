@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One plugin of all mutants: which of them it is, the word behind the colon of `mutants:ID` says, which the host leaves in
-// the environment (docs/plugin-guide.md).
+// the environment (docs/conformance.md).
 #include <cstdlib>
 #include <string>
 

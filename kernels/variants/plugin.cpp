@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One plugin of all variants: which of them it is, the word behind the colon of `variants:NAME` says, which the host leaves
-// in the environment (docs/plugin-guide.md).
+// in the environment (docs/conformance.md).
 #include <cstdlib>
 #include <string>
 
