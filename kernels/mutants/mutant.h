@@ -31,6 +31,7 @@ std::span<const mutant> arithmetic_mutants();
 std::span<const mutant> combine_mutants();
 std::span<const mutant> qk_norm_rope_mutants();
 std::span<const mutant> attend_backward_mutants();
+std::span<const mutant> kl_mutants();
 std::span<const mutant> rope3d_mutants();
 std::span<const mutant> vit_attend_mutants();
 std::span<const mutant> tensor_mutants();
@@ -43,8 +44,8 @@ const mutant* find(std::string_view id);
 template <class Visit>
 void for_each(Visit visit) {
   for (const auto& some : {score_mutants(), select_mutants(), attend_mutants(), mask_mutants(), arithmetic_mutants(),
-                           combine_mutants(), qk_norm_rope_mutants(), attend_backward_mutants(), rope3d_mutants(),
-                           vit_attend_mutants(), tensor_mutants(), launch_mutants()})
+                           combine_mutants(), qk_norm_rope_mutants(), attend_backward_mutants(), kl_mutants(),
+                           rope3d_mutants(), vit_attend_mutants(), tensor_mutants(), launch_mutants()})
     for (const mutant& each : some) visit(each);
 }
 
