@@ -117,6 +117,13 @@ replayed, a launch that reads too early) has the form on a CPU that its line say
 
 ## Mutants
 {kill_tables(mutants)}
+## Benchmarks that mislead
+
+BENCH-1 has no mutants. The tests of `perf` (tests/perf, tests/host) hold that outputs are judged after they were timed, so that a
+kernel which is not done, or leaves its work out, has no number; that no input is constant, and that a set is used again only when twice the cache has been
+touched; that the time of `msa` holds its selection; that a gain is over the fastest dense attention and names it; and that FLOPs
+are those of visible pairs, as counting them one by one gives.
+
 ## What each check alone is worth
 
 The mutants that no other check fails in any case that was run. `msabench selftest --without K3` shows it for one check.

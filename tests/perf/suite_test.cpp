@@ -5,17 +5,42 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/error.h"
 #include "host/timing.h"
+#include "inputs/input_set.h"
 
 namespace msabench {
 namespace {
 
 bool has(const suite_point& p, op o) {
   return std::ranges::any_of(p.cases, [o](const case_spec& c) { return c.operation == o; });
+}
+
+// A kernel on zeros needs less power and fewer bytes than one on data.
+TEST(suite, no_input_that_is_timed_is_constant) {
+  for (const char* name : {"decode", "prefill", "training"}) {
+    suite_request r;
+    r.suite = parse_suite(name);
+    r.contexts = {300};
+    r.shape = "h8x2.d64.b32.k4.l1.i0";
+    for (const auto& point : plan_suite(r))
+      for (const auto& c : point.cases) {
+        const input_set set = make_inputs(c, make_problem(c));
+        for (const buffer& b : set.inputs) {
+          if (b.desc.type == i32 || b.desc.elements() < 2) continue;
+          std::set<double> values;
+          // What nobody may read is NaN.
+          for (std::int64_t i = 0; i < b.desc.span_elements() && values.size() <= 16; ++i)
+            if (const double x = load(b.view().data, b.desc.type, i); x == x) values.insert(x);
+          EXPECT_GT(values.size(), 16u) << msabench::name(c) << " " << msabench::name(b.where);
+        }
+      }
+  }
 }
 
 TEST(suite, decode_has_one_query_of_each_sequence) {
