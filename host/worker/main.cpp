@@ -119,6 +119,8 @@ class worker final : public session_events {
       return send({{"type", "refused"}, {"problem", d.problem}, {"remedy", d.remedy}});
     }
     sessions_.push_back(std::move(loaded));
+    // A worker that takes the place of one that died gets a case next, and maps all of it.
+    limits_->unlimited();
     send(protocol::encode(sessions_.back()->identity()));
   }
 
