@@ -25,6 +25,7 @@ struct selftest_trial {
   std::map<std::string, double>
       use;  // value / limit of gating checks that passed, and K6u, the healthy one; variants only
   std::string repro;
+  bool is_own = false;  // the case stands on the line of the implementation in mutants.txt or variants.txt
 };
 
 struct selftest_subject {

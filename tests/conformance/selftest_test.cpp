@@ -160,6 +160,19 @@ TEST(selftest, a_variant_lives_everywhere_and_is_verified_somewhere) {
   EXPECT_NE(failing.complaint.find("fail in b/s0"), std::string::npos) << failing.complaint;
 }
 
+TEST(selftest, a_variant_is_verified_in_each_of_its_own_cases) {
+  auto own = ended("b/s0", verdict::unsupported);
+  own.is_own = true;
+  for (const verdict left : {verdict::unsupported, verdict::insensitive}) {
+    own.decided = left;
+    const auto idle = variant({ended("a/s0", verdict::pass), own});
+    EXPECT_FALSE(idle.held);
+    EXPECT_NE(idle.complaint.find("in b/s0"), std::string::npos) << idle.complaint;
+  }
+  own.decided = verdict::quality_warning;
+  EXPECT_TRUE(variant({ended("a/s0", verdict::pass), own}).held);
+}
+
 TEST(selftest, a_variant_uses_less_than_half_of_what_it_is_allowed) {
   auto trial = ended("a/s0", verdict::pass);
   trial.use = {{"K1", 0.97}, {"K6u", 0.3}};
