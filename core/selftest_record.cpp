@@ -71,12 +71,16 @@ int exit_code_of(const selftest_record& run) {
 }
 
 json to_json(const selftest_record& run) {
-  json out = {
-      {"schema", "msabench.selftest/1"}, {"suite", {{"version", run.suite_version}, {"commit", run.suite_commit}}},
-      {"lists", run.lists_sha256},       {"whole", run.whole},
-      {"partial", run.partial},          {"valid", run.without.empty()},
-      {"without", run.without},          {"score", score_of(run)},
-      {"oracle_s", run.oracle_s},        {"total_s", run.total_s}};
+  json out = {{"schema", "msabench.selftest/1"},
+              {"suite", {{"version", run.suite_version}, {"commit", run.suite_commit}}},
+              {"lists", run.lists_sha256},
+              {"whole", run.whole},
+              {"partial", run.partial},
+              {"valid", exit_code_of(run) == exit_code::ok || exit_code_of(run) == exit_code::failed},
+              {"without", run.without},
+              {"score", score_of(run)},
+              {"oracle_s", run.oracle_s},
+              {"total_s", run.total_s}};
   for (const auto& [key, subjects] : {std::pair{"mutants", &run.mutants}, std::pair{"variants", &run.variants}}) {
     out[key] = json::array();
     for (const auto& s : *subjects) out[key].push_back(to_json(s));

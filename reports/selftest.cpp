@@ -116,6 +116,9 @@ std::vector<std::string> complaints_of(const selftest_record& run) {
 std::string ending_of(const selftest_record& run) {
   if (!run.without.empty())
     return fmt::format("INVALID as a self-test: judged without {}. {}", run.without, score_of(run));
+  if (!run.partial && run.mutants.empty() && run.variants.empty())
+    return "NOTHING TRIED: no mutant or variant matches --only and has a case that matches --filter; msabench list "
+           "mutants, msabench list variants and conformance/lists/core.selftest.txt name them";
   const std::string score = (run.partial              ? "PARTIAL: "
                              : exit_code_of(run) == 0 ? "HELD: "
                                                       : "FAILED: ") +
@@ -166,7 +169,14 @@ std::string selftest_markdown(const selftest_record& run) {
 void write_selftest(const selftest_record& run, const std::filesystem::path& json,
                     const std::filesystem::path& markdown, std::string_view field) {
   write_file_atomically(field, json, to_json(run).dump(2) + "\n");
-  write_file_atomically(field, markdown, selftest_markdown(run));
+  try {
+    write_file_atomically(field, markdown, selftest_markdown(run));
+  } catch (...) {
+    // Both or neither.
+    std::error_code ignored;
+    std::filesystem::remove(json, ignored);
+    throw;
+  }
 }
 
 }  // namespace msabench

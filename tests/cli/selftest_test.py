@@ -50,7 +50,10 @@ class Selftest(ProgramTest):
         self.assert_refused(run("selftest", "--mutant", "nowhere.so"), "nowhere.so")
 
     def test_nothing_to_try_is_no_success(self):
-        self.selftest("--only", "none", code=3)
+        record, text = self.selftest("--only", "none", code=3)
+        self.assertFalse(record["valid"])
+        self.assertIn("NOTHING TRIED: no mutant or variant matches --only", text)
+        self.assertNotIn("FAILED", text)
 
     def test_leaves_a_page(self):
         self.selftest("--quick", "--only", "SEL-1.?", "--out", self.folder / "out", code=0)
