@@ -36,6 +36,7 @@ struct cuda_device::functions {
   int (*make_stream)(void**, unsigned);
   int (*destroy_stream)(void*);
   int (*wait)(void*);
+  int (*settle)();
   int (*copy)(device_address, device_address, std::size_t, void*);
   int (*device_name)(char*, int, int);
   int (*bus_id)(char*, int, int);
@@ -82,6 +83,7 @@ std::shared_ptr<cuda_device> cuda_device::open(int number) {
   find(calls->destroy_stream, "cuStreamDestroy_v2");
   find(calls->wait, "cuStreamSynchronize");
   find(calls->name_of, "cuGetErrorName");
+  find(calls->settle, "cuCtxSynchronize");
   find(calls->copy, "cuMemcpyDtoDAsync_v2");
   find(calls->device_name, "cuDeviceGetName");
   find(calls->bus_id, "cuDeviceGetPCIBusId");
@@ -168,6 +170,8 @@ void* cuda_device::make_stream() const {
 void cuda_device::destroy_stream(void* stream) const noexcept { call_->destroy_stream(stream); }
 
 void cuda_device::wait(void* stream) const { check(call_->wait(stream), "cuStreamSynchronize"); }
+
+void cuda_device::settle() const { check(call_->settle(), "cuCtxSynchronize"); }
 
 void cuda_device::copy(device_address to, device_address from, std::uint64_t bytes, void* stream) const {
   check(call_->copy(to, from, bytes, stream), "cuMemcpyDtoDAsync");

@@ -46,6 +46,10 @@ class cuda_device {
   void download(void* to, device_address from, std::uint64_t bytes) const;
   void fill(device_address to, std::uint8_t value, std::uint64_t bytes) const;
 
+  // Waits for all that was uploaded and filled: neither is done when its call returns, and the streams that are made here
+  // wait for nothing.
+  void settle() const;
+
   void* make_stream() const;
   void destroy_stream(void* stream) const noexcept;
   // Waits for all work of the stream, and tells what became of it.

@@ -43,6 +43,7 @@ void device_image::upload() {
     const memory_region& r = case_.regions[i];
     for (const auto& [begin, end] : r.contents) device_->upload(images_[i] + begin, r.data + begin, end - begin);
   }
+  device_->settle();
 }
 
 void device_image::download() {

@@ -25,6 +25,7 @@ class device_timing_memory final : public timing_memory {
         copies_[r].push_back(allocate(regions[r].memory->bytes()));
         fill(r, s);
       }
+    device_->settle();
   }
 
   ~device_timing_memory() override {
