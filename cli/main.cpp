@@ -37,6 +37,15 @@ int refuse_arguments(const CLI::App& app, const CLI::ParseError& e) {
   return exit_code::usage;
 }
 
+// An empty value, as an unset variable of a script gives it, would otherwise read as an option that is left out.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() > 0)
+      option->check(CLI::Validator(
+          [](const std::string& value) { return value.empty() ? "is empty; give a value or leave it out" : ""; }, ""));
+  for (CLI::App* verb : app.get_subcommands(nullptr)) refuse_empty_values(*verb);
+}
+
 // CLI11 says of a misspelt verb only that one is required.
 void refuse_unknown_verb(const CLI::App& app, int argc, char** argv, int at) {
   const auto verbs = app.get_subcommands(nullptr);
@@ -74,6 +83,7 @@ int run(int argc, char** argv) {
   add_env(app, chosen);
   add_flops(app, chosen);
   add_perf(app, chosen);
+  refuse_empty_values(app);
   refuse_unknown_verb(app, argc, argv, 1);
   try {
     app.parse(argc, argv);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/units.h"
@@ -312,7 +313,11 @@ class reader {
       o.window = static_cast<std::int32_t>(plain_number(text.substr(6), 65536));
       if (o.window >= 0) return;
     } else if (text.starts_with("coeff")) {
-      if (reads_number(text.substr(5), o.kl_coeff) && o.kl_coeff >= 0) return;
+      if (reads_number(text.substr(5), o.kl_coeff) && o.kl_coeff >= 0) {
+        // It is handed over as fp32.
+        if (o.kl_coeff <= static_cast<double>(std::numeric_limits<float>::max())) return;
+        fail(fmt::format("coefficient '{}' is no finite fp32", text.substr(5)), "at most 3.4e38");
+      }
     } else if (text.starts_with("scale")) {
       if (reads_number(text.substr(5), o.softmax_scale) && o.softmax_scale > 0) return;
     }
@@ -382,6 +387,8 @@ class reader {
     if (case_.family == "recorded") fail("a recording has no scales", "leave fp8 out");
     if (case_.family == "special" && case_.variant == "inf")
       fail("e4m3 has no infinity", "variant nan, or leave fp8 out");
+    if (case_.family == "hot_flat" && case_.variant == "n60000")
+      fail("e4m3 ends at 448, far below 60000", "another variant, or leave fp8 out");
   }
 
   void check_rope() const {
