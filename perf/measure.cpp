@@ -50,10 +50,10 @@ double median_of(std::vector<double> values) {
 perf_ceilings ceilings_of(const probe_samples& probes) {
   perf_ceilings c;
   if (!probes.source.empty()) c.source = "measured between the samples, medians: " + probes.source;
-  if (probes.flops_per_s.empty() || probes.bytes_per_s.empty()) return c;
-  const double flops = median_of(probes.flops_per_s);
-  for (const std::string& type : probes.types) c.flops[type] = flops;
+  if (probes.bytes_per_s.empty()) return c;
   c.bytes_per_s = median_of(probes.bytes_per_s);
+  if (!probes.flops_per_s.empty())
+    for (const std::string& type : probes.types) c.flops[type] = median_of(probes.flops_per_s);
   c.flops_samples = probes.flops_per_s;
   c.bytes_samples = probes.bytes_per_s;
   return c;
@@ -145,6 +145,8 @@ class measurement {
       throw environment_error({"device", first.on.name, "too busy to measure: " + first.on.busy,
                                "wait until it is idle, or take --busy tell for numbers that are marked"});
     on_ = first.on;
+    if (!first.on.unseen.empty()) idleness_ = "whether others used the GPU is not known: " + first.on.unseen;
+    if (!first.on.busy.empty()) idleness_ = "measured on a busy GPU: " + first.on.busy;
     run_.last_level_cache_bytes = static_cast<std::uint64_t>(on_.cache_bytes);
   }
 
@@ -185,8 +187,13 @@ class measurement {
 
   double roofline_s(const case_spec& c, const problem& p) const {
     const work w = work_of_case(c, p);
-    const auto limit = roofline_of({w.useful_flops, {}, w.compulsory_bytes.least, 0}, assumed_, c.type);
-    return limit ? limit->seconds : 0;
+    if (const auto limit = roofline_of({w.useful_flops, {}, w.compulsory_bytes.least, 0}, assumed_, c.type))
+      return limit->seconds;
+    // Without a limit of arithmetic for the type: a guess for planning, of what a device does with others.
+    double flops = 1e12;
+    for (const auto& [type, peak] : assumed_.flops) flops = std::min(flops, peak / 16);
+    const double by_bytes = assumed_.bytes_per_s > 0 ? w.compulsory_bytes.least / assumed_.bytes_per_s : 0;
+    return std::max(by_bytes, w.useful_flops / flops);
   }
 
   double predict_launch_s(const case_spec& c, const problem& p, int implementation) const {
@@ -446,7 +453,8 @@ class measurement {
   void finish_item(candidate& c, const perf_point& point, const std::string& busy) {
     perf_item& item = c.item;
     item.time_us = summarize(item.timing.time_us);
-    item.converged = item.time_us.count > 0 && item.time_us.relative_half_width <= stopping_rule{}.relative_half_width;
+    item.converged = item.time_us.count >= stopping_rule{}.min_long_samples &&
+                     item.time_us.relative_half_width <= stopping_rule{}.relative_half_width;
     if (item.state == item_state::failed) return;
     if (item.time_us.count == 0) {
       item.state = item_state::not_run;
@@ -463,6 +471,7 @@ class measurement {
       return;
     }
     if (!busy.empty()) item.remarks.push_back("measured on a busy machine: " + busy);
+    if (!idleness_.empty()) item.remarks.push_back(idleness_);
     item.figures = figures_of(item.work, point.ceilings, c.definition.type, seconds);
   }
 
@@ -507,6 +516,7 @@ class measurement {
   perf_ceilings assumed_;
   cpu_usage usage_;
   timed_device on_;
+  std::string idleness_;                                  // a remark on every figure of a GPU that was not seen idle
   std::map<std::tuple<int, op, bool>, double> slowness_;  // time / roofline time, as last seen
 };
 

@@ -70,19 +70,15 @@ std::string verified(const perf_item& i) {
 // Numbers of items that have one; the others stand below the table with their reason.
 row cells(const perf_run& run, const perf_item& i) {
   const perf_figures& f = *i.figures;
-  return {i.operation,
-          label(run, i.implementation),
-          format_duration_s(i.time_us.median * 1e-6),
-          fmt::format("{:.1f} %{}", 100 * i.time_us.relative_half_width, i.converged ? "" : " !"),
-          fmt::format("{}", i.time_us.count),
-          i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
-          fmt::format("{:.3g}", f.bytes_per_s / 1e9),
-          f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
-          f.gain_over_dense ? times(f.gain_over_dense) + (f.gain_verified ? "" : " ?") : "-",
-          times(f.gain_limit),
-          percent(f.share_of_msa),
-          run.implementations.size() > 1 ? times(f.against) : "",
-          verified(i)};
+  return {
+      i.operation, label(run, i.implementation), format_duration_s(i.time_us.median * 1e-6),
+      // One sample scatters by nothing that is known.
+      (i.time_us.count > 1 ? fmt::format("{:.1f} %", 100 * i.time_us.relative_half_width) : "-") +
+          (i.converged ? "" : " !"),
+      fmt::format("{}", i.time_us.count), i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
+      fmt::format("{:.3g}", f.bytes_per_s / 1e9), f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
+      f.gain_over_dense ? times(f.gain_over_dense) + (f.gain_verified ? "" : " ?") : "-", times(f.gain_limit),
+      percent(f.share_of_msa), run.implementations.size() > 1 ? times(f.against) : "", verified(i)};
 }
 
 std::string point_title(const perf_point& p) {

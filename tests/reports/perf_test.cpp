@@ -61,6 +61,16 @@ TEST(perf_report, a_measured_item_is_a_row) {
   EXPECT_EQ(text.find("against other"), std::string::npos);
 }
 
+TEST(perf_report, one_sample_has_no_interval) {
+  perf_item once = item("attend", item_state::measured);
+  once.timing.time_us.resize(1);
+  once.time_us = summarize(once.timing.time_us);
+  once.converged = false;
+  const std::string text = shown(run_of({once}));
+  EXPECT_NE(text.find("- ! "), std::string::npos) << text;
+  EXPECT_EQ(text.find("0.0 %"), std::string::npos) << text;
+}
+
 TEST(perf_report, without_a_number_there_is_no_row) {
   for (const auto& [state, word] : {std::pair{item_state::failed, "**FAILED** because"},
                                     {item_state::busy, "**BUSY** because"},
