@@ -153,6 +153,7 @@ case_options draw_options(dice& d, const case_spec& c) {
     o.rope_dims = static_cast<std::int32_t>(2 * d.between(0, std::min(c.shape.d, c.shape.di) / 2));
   if (is_vision(of) && d.percent(40)) o.window = static_cast<std::int32_t>(d.between(0, 9));
   o.stride = d.percent(15);
+  if (of == op::vit3d) o.bare = d.percent(30);
   o.slack = d.percent(15);
   o.rep = d.percent(4);
   o.warm = of == op::kl && d.percent(30);

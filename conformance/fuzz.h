@@ -35,7 +35,7 @@ std::string failure_of(const case_record& record);
 bool fails_alike(const case_record& record, const std::string& failure);
 
 // Adds the records of all cases to `into`, those of the smallest failing ones among them, and sets into.fuzz. Only the
-// first failure of each operator and kind is shrunk, for at most 30 s beyond the end. Once interrupted it stops, with
+// first failure of each operator and kind is shrunk, until 30 s beyond the end; the case that is then under way is awaited. Once interrupted it stops, with
 // into.partial set.
 void fuzz(executor& on, const fuzz_plan& plan, const runner_options& options, run_record& into,
           const fuzz_progress& tell);

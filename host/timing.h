@@ -39,7 +39,8 @@ struct probe_samples {
 struct timed_device {
   std::string name;
   double cache_bytes = 0, free_bytes = 0;
-  std::string busy;  // why it is too busy to tell; empty: it was idle before the run
+  std::string busy;    // why it is too busy to tell; empty: it was idle before the run
+  std::string unseen;  // why nobody could look; empty: somebody has
 };
 
 struct side_observation {

@@ -74,8 +74,8 @@ class worker_timing final : public timing_executor {
       remaining_s = options_.query_timeout_s;
       loading_ = i;
       entry_ = "get";
-      if (!worker_->send(
-              protocol::encode(protocol::load_request{impl.path, impl.where, threads, static_cast<int>(i), impl.argument}))) {
+      if (!worker_->send(protocol::encode(
+              protocol::load_request{impl.path, impl.where, threads, static_cast<int>(i), impl.argument}))) {
         ended("stopped reading");
         return false;
       }
@@ -223,6 +223,12 @@ std::int64_t sets_of_group(std::int64_t launches_per_round, std::int64_t rounds)
 
 std::unique_ptr<timing_executor> make_timing_executor(std::vector<implementation_ref> implementations,
                                                       const executor_options& options, std::uint64_t probe_bytes) {
+  for (const implementation_ref& impl : implementations)
+    if (&impl != &implementations.front() && impl.path == implementations.front().path &&
+        impl.argument != implementations.front().argument)
+      bad_input("--against", impl.label,
+                "is the same file as --impl with another word behind the colon, which one process can't hold twice",
+                "copy the file for one of them");
   for (const implementation_ref& impl : implementations)
     if (!(impl.where == implementations.front().where))
       bad_input("--against", impl.label, "runs on another device than --impl", "compare two of one device");

@@ -104,7 +104,8 @@ json encode(const timed_observation& seen) {
            {{"name", seen.on.name},
             {"cache_bytes", seen.on.cache_bytes},
             {"free_bytes", seen.on.free_bytes},
-            {"busy", seen.on.busy}}},
+            {"busy", seen.on.busy},
+            {"unseen", seen.on.unseen}}},
           {"usage", encode_usage(seen.usage)},
           {"conditions_known", seen.conditions_known},
           {"seconds", seen.seconds},
@@ -131,6 +132,7 @@ timed_observation decode_timed_observation(const json& in) {
   on.read("cache_bytes", seen.on.cache_bytes);
   on.read("free_bytes", seen.on.free_bytes);
   on.read("busy", seen.on.busy);
+  on.read("unseen", seen.on.unseen);
   seen.usage = decode_usage(json_fields("usage", fields.require("usage")));
   fields.read("conditions_known", seen.conditions_known);
   fields.read("seconds", seen.seconds);

@@ -87,19 +87,22 @@ std::vector<check_result> merge_launches(const subject& what, std::span<const la
   if (launches.size() != per_launch.size() || launches.empty())
     throw suite_error("merge_launches needs the checks of every launch, and at least one");
 
+  // Launches need not have the same checks: what one hands back another may leave.
   std::vector<check_result> merged;
-  for (const auto& c : per_launch.front()) {
-    check_result worst = c;
-    std::size_t from = 0;
-    for (std::size_t i = 1; i < per_launch.size(); ++i)
-      if (const auto* other = find(per_launch[i], c.id); other && worse(*other, worst)) {
-        worst = *other;
-        from = i;
-      }
-    if (from > 0 && !worst.passed)
-      worst.note = launch_name(per_launch, from) + (worst.note.empty() ? "" : ": " + worst.note);
-    merged.push_back(std::move(worst));
-  }
+  for (std::size_t first = 0; first < per_launch.size(); ++first)
+    for (const auto& c : per_launch[first]) {
+      if (find(merged, c.id) != nullptr) continue;
+      check_result worst = c;
+      std::size_t from = first;
+      for (std::size_t i = first + 1; i < per_launch.size(); ++i)
+        if (const auto* other = find(per_launch[i], c.id); other && worse(*other, worst)) {
+          worst = *other;
+          from = i;
+        }
+      if (from > 0 && !worst.passed)
+        worst.note = launch_name(per_launch, from) + (worst.note.empty() ? "" : ": " + worst.note);
+      merged.push_back(std::move(worst));
+    }
 
   check_result k7;
   k7.id = "K7";

@@ -544,6 +544,7 @@ class session::timed_plan final : public prepared_plan {
         on.graph.launch(stream_.get());
       else
         end = catching([&] { return run(on); });
+      of_.check_current_device(seen.violations);
       device_->record(last_, stream_.get());
       const double seconds = device_->seconds_between(first_, last_);
       launched_ = true;

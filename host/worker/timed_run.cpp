@@ -192,13 +192,15 @@ class timed_loop {
     out_.probes.read_bytes = (*in_.probes)->read_bytes();
   }
 
-  // Before anything of ours runs there.
+  // Before any kernel of ours runs there, the first time; the host goes by that one.
   void look_at_device() {
     const cuda_facts facts = in_.device->facts();
-    out_.on = {facts.name, static_cast<double>(facts.cache_bytes), static_cast<double>(facts.free_bytes), ""};
+    out_.on = {facts.name, static_cast<double>(facts.cache_bytes), static_cast<double>(facts.free_bytes), "", ""};
     watch_ = gpu_watch::open(facts.bus);
-    if (!watch_) return;
-    if (const auto now = watch_->read(); now && now->utilization > busy_share)
+    const auto now = watch_ ? watch_->read() : std::nullopt;
+    if (!now)
+      out_.on.unseen = "NVML is not here, or does not tell";
+    else if (now->utilization > busy_share)
       out_.on.busy = fmt::format("another process keeps the GPU busy {:.0f} % of the time", 100 * now->utilization);
   }
 

@@ -90,6 +90,11 @@ msabench_status check_vit3d(const msabench_problem& p, const msabench_args* give
                                   {MSABENCH_OUT, "out", p.out, 3, {rows, p.hq, p.d}},
                                   {MSABENCH_LSE, "lse", fp32_type, 2, {rows, p.hq}, true}});
   if (status != MSABENCH_OK) return status;
+  // What a caller does not want of the rotation lies in the scratch.
+  if (call.rope.tokens > p.total_q) {
+    return fail(MSABENCH_INVALID_PROBLEM, "grids: %lld patches, above the plan's total_q %lld; plan for more",
+                static_cast<long long>(call.rope.tokens), static_cast<long long>(p.total_q));
+  }
   read_main_branch(p, args, call.attend);
   call.attend.values = patches_view(*tensor_at(args, MSABENCH_V), nullptr);
   return MSABENCH_OK;

@@ -37,7 +37,8 @@ msabench_numerics training_numerics(const msabench_problem& p) {
   const bool is_kl = p.op == MSABENCH_OP_KL;
   const gradient_chains chains = is_kl ? chains_of_kl(p) : chains_of_backward(p);
   // A key of k is added to by all query heads, one of k_idx by all index heads.
-  const std::int64_t rows = p.total_q * (is_kl ? p.hkv : p.hq / p.hkv);
+  // Rows of its own sequence only.
+  const std::int64_t rows = std::min(p.total_q, p.max_q_len) * (is_kl ? p.hkv : p.hq / p.hkv);
   const std::int64_t selected = reads_all_keys(p) ? p.max_kv_len : std::int64_t{p.topk} * p.block;
   const std::int64_t keys = std::max<std::int64_t>(1, std::min(selected, p.max_kv_len));
   declared.chain_dq = static_cast<std::uint32_t>(std::min(chains.dq, keys));

@@ -49,10 +49,10 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
       for (const auto variant : f.variants)
         wanted.insert(std::string(name(o)) + " " + std::string(f.name) + "." + std::string(variant));
   for (const char* each :
-       {"contig",       "paged",           "fused",   "bf16",       "fp16",        "fp32",   "page",    "pool",
-        "scale",        "split",           "rope",    "window",     "stride",      "slack",  "rep",     "fp8",
-        "fp8tensor",    "lenient",         "short",   "part16",     "empty batch", "listed", "uniform", "grids",
-        "padding rows", "no query tokens", "no keys", "named shape"})
+       {"contig",       "paged",           "fused",   "bf16",        "fp16",        "fp32",   "page",    "pool",
+        "scale",        "split",           "rope",    "window",      "stride",      "slack",  "rep",     "fp8",
+        "fp8tensor",    "lenient",         "short",   "part16",      "empty batch", "listed", "uniform", "grids",
+        "padding rows", "no query tokens", "no keys", "named shape", "bare",        "warm",   "coeff"})
     wanted.insert(each);
   const auto see = [&](bool holds, const char* what) {
     if (holds) seen.insert(what);
@@ -65,6 +65,9 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
     see(names_layout(c.operation) && c.layout == page_layout::contiguous, "contig");
     see(c.layout == page_layout::paged, "paged");
     see(c.layout == page_layout::fused, "fused");
+    see(o.bare, "bare");
+    see(o.warm, "warm");
+    see(o.kl_coeff != 1, "coeff");
     see(c.type == bf16, "bf16");
     see(c.type == fp16, "fp16");
     see(c.type == fp32, "fp32");

@@ -61,4 +61,10 @@ TEST_P(vit3d, tensors_are_checked) {
   EXPECT_EQ(run_refusal(MSABENCH_GRIDS).rfind("grids absent", 0), 0u);
   EXPECT_EQ(run_refusal(MSABENCH_V).rfind("v absent", 0), 0u);
   EXPECT_EQ(run_refusal(MSABENCH_OUT).rfind("out absent", 0), 0u);
+  msabench_problem few = test.problem;
+  few.total_q = 16;
+  session for_few(plugin(), few);
+  arguments args = test.args();
+  EXPECT_EQ(for_few.run(args), MSABENCH_INVALID_PROBLEM);
+  EXPECT_EQ(std::string(plugin()->last_error()).rfind("grids: 256 patches", 0), 0u) << plugin()->last_error();
 }
