@@ -126,7 +126,7 @@ TEST(worker, a_run_spec_that_is_not_done_is_refused) {
   how.timing.enabled = true;
   EXPECT_THROW(run_case(*on, how), suite_error);
   how = {};
-  how.graph = true;
+  how.streams = 3;
   EXPECT_THROW(run_case(*on, how), suite_error);
 }
 
