@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/fuzz.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -22,6 +24,9 @@ using clock = std::chrono::steady_clock;
 
 // Of one failure.
 constexpr double longest_shrinking_s = 30;
+
+// One that can't even be loaded fails thousands of times in a second, and each is a record of the report.
+constexpr int most_failing_cases = 1000;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
@@ -58,6 +63,7 @@ class run {
     const case_source source(plan.seed, plan.operators);
     const auto start = clock::now();
     std::set<std::string> known;
+    int failing = 0;
     for (std::uint64_t number = 0; seconds_since(start) < plan.seconds; ++number) {
       const case_spec c = source.draw(number);
       case_record record = run_case(on_, c, options_);
@@ -65,9 +71,12 @@ class run {
       const std::string failure = failure_of(record);
       into_.cases.push_back(std::move(record));
       tell_.after_each(into_.cases.back(), plan.seconds - seconds_since(start));
-      if (failure.empty() || !known.insert(std::string(name(c.operation)) + " " + failure).second) continue;
-      shrink_failure(c, failure);
+      if (failure.empty()) continue;
+      if (known.insert(std::string(name(c.operation)) + " " + failure).second) shrink_failure(c, failure);
       if (interrupted()) return stop();
+      if (++failing < most_failing_cases) continue;
+      into_.cases.back().remarks.push_back(fmt::format("ended early: {} cases have failed", failing));
+      return;
     }
   }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What run does to memory that it should leave alone, or leaves alone though it should write it. Results are naive's
 // otherwise. Each fault is the run of its plugin.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "tests/plugins/fault.h"
 
@@ -20,11 +21,6 @@ msabench_status run_then(msabench_plan* plan, const msabench_args* args, void* w
   const msabench_status status = exact().run(plan, args, workspace, stream);
   if (status == MSABENCH_OK) after();
   return status;
-}
-
-std::vector<std::int32_t> ints_of(const msabench_tensor& tensor) {
-  const auto* first = static_cast<const std::int32_t*>(tensor.data);
-  return {first, first + tensor.shape[0]};
 }
 
 }  // namespace
@@ -95,25 +91,30 @@ const msabench_plugin* ignores_t(const msabench_host* host) {
 /// The first and the last page of every sequence are taken for each other.
 const msabench_plugin* swap_table_entries(const msabench_host* host) {
   return changed(host, "swap_table_entries", [](msabench_plugin& table) {
-    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
+    table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) -> msabench_status {
       struct paged_cache {
         msabench_slot table, keys;
         int page_axis;
       };
       constexpr paged_cache caches[] = {{MSABENCH_BLOCK_TABLE, MSABENCH_K, 2},
                                         {MSABENCH_BLOCK_TABLE_IDX, MSABENCH_K_IDX, 1}};
-      std::vector<const msabench_tensor*> slots(args->slot, args->slot + args->slot_count);
-      std::array<std::vector<std::int32_t>, std::size(caches)> entries;
+      // Memory that is there since loading: run may not ask for more (R3), and one fault is enough.
+      static std::mutex one_at_a_time;
+      static std::array<std::array<std::int32_t, 1 << 20>, std::size(caches)> entries;
+      const std::lock_guard lock(one_at_a_time);
+      std::array<const msabench_tensor*, MSABENCH_SLOT_COUNT_1_0> slots{};
+      std::copy_n(args->slot, std::min<std::size_t>(args->slot_count, slots.size()), slots.begin());
       std::array<msabench_tensor, std::size(caches)> swapped;
       for (std::size_t i = 0; i < std::size(caches); ++i) {
         const msabench_tensor* given = tensor_at(args, caches[i].table);
         if (given == nullptr || extent_bytes(*given) == 0) continue;
-        const auto* first = static_cast<const std::int32_t*>(given->data);
-        entries[i].assign(first, first + extent_bytes(*given) / sizeof(std::int32_t));
-        const auto kv_lens = ints_of(*tensor_at(args, MSABENCH_KV_LENS));
+        if (extent_bytes(*given) > sizeof entries[i]) return MSABENCH_INVALID_PROBLEM;
+        std::memcpy(entries[i].data(), given->data, extent_bytes(*given));
+        const msabench_tensor& lens = *tensor_at(args, MSABENCH_KV_LENS);
+        const auto* kv_lens = static_cast<const std::int32_t*>(lens.data);
         const std::int64_t page_size = tensor_at(args, caches[i].keys)->shape[caches[i].page_axis];
-        for (std::size_t b = 0; b < kv_lens.size(); ++b) {
-          auto* const row = entries[i].data() + static_cast<std::int64_t>(b) * given->strides[0];
+        for (std::int64_t b = 0; b < lens.shape[0]; ++b) {
+          auto* const row = entries[i].data() + b * given->strides[0];
           if (kv_lens[b] > 0) std::swap(row[0], row[(kv_lens[b] - 1) / page_size]);
         }
         swapped[i] = *given;
