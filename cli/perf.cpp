@@ -23,7 +23,7 @@ namespace {
 struct arguments {
   implementation_options impl;
   std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
-                       layout = "paged", budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
+                       layout, budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
   std::vector<std::string> operators;
   output out;
 };
@@ -48,9 +48,13 @@ suite_request parse_suite_request(const arguments& a) {
   r.shape = a.shape;
   constexpr std::string_view layouts[] = {"paged", "contig"}, types[] = {"bf16", "fp16", "fp32"};
   require_word("--type", a.type, types);
-  require_word("--layout", a.layout, layouts);
+  if (!a.layout.empty()) {
+    require_word("--layout", a.layout, layouts);
+    if (r.suite == perf_suite::training && a.layout != "contig")
+      bad_input("--layout", a.layout, "is for suites without training", "batches of training are contig; leave it out");
+    r.layout = a.layout;
+  }
   r.types = a.type;
-  r.layout = a.layout;
   r.seed = parse_uint64("--seed", a.seed);
   for (const auto& o : a.operators) {
     const auto known = op_from_name(o);
@@ -140,7 +144,8 @@ void add_perf(CLI::App& app, invocation& chosen) {
   verb->add_option("--shape", a->shape, "Shape as in case names: m3, pilot, h8x2.d64.b32.k4.l1.i0")
       ->capture_default_str();
   verb->add_option("--type", a->type, "Storage type: bf16, fp16 or fp32")->capture_default_str();
-  verb->add_option("--layout", a->layout, "Cache layout: paged or contig")->capture_default_str();
+  verb->add_option("--layout", a->layout, "Cache layout: paged or contig; default paged, of suite training contig")
+      ->type_name("LAYOUT");
   verb->add_option("--cache", a->cache, "cold: inputs come from memory; hot: from a cache where they fit")
       ->capture_default_str();
   verb->add_option("--busy", a->busy, "refuse: no numbers from a busy machine; tell: numbers with a remark")

@@ -160,6 +160,11 @@ perf_selection parse_selection(std::string_view text) {
 }
 
 std::vector<suite_point> plan_suite(const suite_request& request) {
+  const auto possible = operators_of(request.suite);
+  for (const op o : request.operators)
+    if (std::ranges::find(possible, o) == possible.end())
+      bad_input("--op", name(o), fmt::format("is not timed by suite {}", name(request.suite)),
+                "one of " + names_of(possible));
   std::vector<suite_point> points = points_of(request);
   for (auto& point : points)
     for (const op o : operators_of(request.suite)) {
