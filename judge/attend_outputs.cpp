@@ -8,15 +8,11 @@
 #include "core/dtype.h"
 #include "judge/answers.h"
 #include "judge/attend_expectation.h"
+#include "judge/input.h"
 #include "judge/limits.h"
 
 namespace msabench::judge {
 namespace {
-
-tensor_view input(const subject& what, slot s) {
-  const auto found = what.inputs.find(s);
-  return found == what.inputs.end() ? tensor_view{} : found->second;
-}
 
 const tensor_view* output(const launch& l, slot s) {
   const auto found = l.outputs.find(s);
@@ -30,7 +26,7 @@ reference::attend_inputs attend_inputs_of(const subject& what) {
                               input(what, slot::q),
                               input(what, slot::k),
                               input(what, slot::v),
-                              input(what, slot::ids),
+                              tokens_first(input(what, slot::ids), what.agreed.asked.in_id_layout),
                               input(what, slot::cu_seqlens_q),
                               input(what, slot::kv_lens),
                               input(what, slot::cu_seqlens_kv),
@@ -39,10 +35,6 @@ reference::attend_inputs attend_inputs_of(const subject& what) {
                               input(what, slot::k_scale),
                               input(what, slot::v_scale)};
   if (what.agreed.operation == op::vit_attend) in.cu_seqlens_q = in.cu_seqlens_kv = input(what, slot::cu_segments);
-  if (what.agreed.asked.in_id_layout == id_layout::htk && in.ids.desc.shape.size() == 3) {
-    std::swap(in.ids.desc.shape[0], in.ids.desc.shape[1]);
-    std::swap(in.ids.desc.strides[0], in.ids.desc.strides[1]);
-  }
   return in;
 }
 

@@ -7,6 +7,7 @@
 #include "judge/backward_expectation.h"
 #include "judge/cure.h"
 #include "judge/error_size.h"
+#include "judge/input.h"
 #include "reference/rows.h"
 
 namespace msabench::judge {
@@ -14,11 +15,6 @@ namespace {
 
 // The smallest normal number of single precision: what a device that flushes subnormals may lose.
 constexpr double flushed = 0x1p-126;
-
-tensor_view input(const subject& what, slot s) {
-  const auto found = what.inputs.find(s);
-  return found == what.inputs.end() ? tensor_view{} : found->second;
-}
 
 tensor_view output(const launch& l, slot s) {
   const auto found = l.outputs.find(s);
@@ -79,15 +75,11 @@ reference::backward_inputs backward_inputs_of(const subject& what) {
                                 input(what, slot::q),
                                 input(what, slot::k),
                                 input(what, slot::v),
-                                input(what, slot::ids),
+                                tokens_first(input(what, slot::ids), what.agreed.asked.in_id_layout),
                                 input(what, slot::d_out),
                                 input(what, slot::cu_seqlens_q),
                                 input(what, slot::kv_lens),
                                 input(what, slot::cu_seqlens_kv)};
-  if (what.agreed.asked.in_id_layout == id_layout::htk && in.ids.desc.shape.size() == 3) {
-    std::swap(in.ids.desc.shape[0], in.ids.desc.shape[1]);
-    std::swap(in.ids.desc.strides[0], in.ids.desc.strides[1]);
-  }
   return in;
 }
 

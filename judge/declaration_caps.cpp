@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/case.h"
 #include "core/error.h"
 #include "judge/declaration.h"
 #include "judge/judge.h"
@@ -144,8 +145,6 @@ bool declares_formats(op o) {
   }
 }
 
-bool has_gradients(op o) { return o == op::attend_backward || o == op::dense_backward || o == op::kl; }
-
 bool has_index_branch_alone(op o) { return o == op::score || o == op::index; }
 
 // Keys that a row may have. Tiles are padded, so a bound of the lengths below one tile does not shorten a chain.
@@ -174,7 +173,7 @@ void check_formats(claims& c, const problem& p, const numerics& n) {
     c.roundoff("numerics.score_store", n.score_store, r.u_s, cap.score);
   if (c.format("numerics.p_operand", n.p_operand))
     c.roundoff("numerics.p_operand", n.p_operand, r.u_p, std::max(store(truncates_p), cap.p_operand));
-  if (has_gradients(p.operation) && c.format("numerics.ds_operand", n.ds_operand))
+  if (trains(p.operation) && c.format("numerics.ds_operand", n.ds_operand))
     c.roundoff("numerics.ds_operand", n.ds_operand, r.u_ds, std::max(store(truncates_ds), cap.p_operand));
   if (c.format("numerics.partial_store", n.partial_store))
     c.roundoff("numerics.partial_store", n.partial_store, r.u_a, cap.partial);
@@ -195,7 +194,7 @@ void check_chains(claims& c, const problem& p, const numerics& n) {
   c.chain("numerics.chain_out", n.chain_out, keys + (p.splits > 0 ? p.splits : most_free_splits));
   // A few keys make no chain as long as the default's own formula, which may be declared all the same.
   c.chain("numerics.chain_row_sum", n.chain_row_sum, std::max(keys, usual_row_sum(keys)));
-  if (!has_gradients(p.operation)) return;
+  if (!trains(p.operation)) return;
   c.chain("numerics.chain_dq", n.chain_dq, keys);
   // Tiles of rows are padded as those of keys are.
   const std::int64_t heads = p.operation == op::kl ? p.hi : p.group();

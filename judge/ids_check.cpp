@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/poison.h"
 #include "judge/detectability.h"
+#include "judge/input.h"
 #include "judge/value_scan.h"
 
 namespace msabench::judge {
@@ -36,12 +37,7 @@ tensor_view ids_of(const subject& what, const launch& l) {
   const auto found = l.outputs.find(slot::ids);
   if (found == l.outputs.end() || found->second.desc.shape.size() != 3)
     throw suite_error("the launch has no tensor ids");
-  tensor_view ids = found->second;
-  if (what.delivers.out_id_layout == id_layout::htk) {
-    std::swap(ids.desc.shape[0], ids.desc.shape[1]);
-    std::swap(ids.desc.strides[0], ids.desc.strides[1]);
-  }
-  return ids;
+  return tokens_first(found->second, what.delivers.out_id_layout);
 }
 
 check_result ids_check::written(int launch_index, std::uint64_t poison_seed) const {

@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "judge/detectability.h"
+#include "judge/input.h"
 #include "judge/limits.h"
 #include "reference/index_keys.h"
 #include "reference/tile_kernels.h"
@@ -16,11 +17,6 @@ namespace msabench::judge {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-tensor_view input(const subject& what, slot s) {
-  const auto found = what.inputs.find(s);
-  return found == what.inputs.end() ? tensor_view{} : found->second;
-}
 
 // What public kernels clamp scores to.
 constexpr double sentinel_score = 1e30;

@@ -11,14 +11,10 @@
 #include "judge/element_check.h"
 #include "judge/error_size.h"
 #include "judge/index_branch.h"
+#include "judge/input.h"
 
 namespace msabench::judge {
 namespace {
-
-tensor_view input(const subject& what, slot s) {
-  const auto found = what.inputs.find(s);
-  return found == what.inputs.end() ? tensor_view{} : found->second;
-}
 
 tensor_view output(const launch& l, slot s) {
   const auto found = l.outputs.find(s);
@@ -62,14 +58,10 @@ reference::kl_inputs kl_inputs_of(const subject& what) {
                           input(what, slot::k),
                           input(what, slot::q_idx),
                           input(what, slot::k_idx),
-                          input(what, slot::ids),
+                          tokens_first(input(what, slot::ids), what.agreed.asked.in_id_layout),
                           input(what, slot::cu_seqlens_q),
                           input(what, slot::kv_lens),
                           input(what, slot::cu_seqlens_kv)};
-  if (what.agreed.asked.in_id_layout == id_layout::htk && in.ids.desc.shape.size() == 3) {
-    std::swap(in.ids.desc.shape[0], in.ids.desc.shape[1]);
-    std::swap(in.ids.desc.strides[0], in.ids.desc.strides[1]);
-  }
   return in;
 }
 

@@ -4,17 +4,11 @@
 #include "judge/answers.h"
 #include "judge/detectability.h"
 #include "judge/ids_check.h"
+#include "judge/input.h"
 #include "judge/select_expectation.h"
 
 namespace msabench::judge {
-namespace {
-
-tensor_view input(const subject& what, slot s) {
-  const auto found = what.inputs.find(s);
-  return found == what.inputs.end() ? tensor_view{} : found->second;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 select_expectation::select_expectation(const subject& what, std::span<const std::int64_t> rows)
     : what_(what),

@@ -290,6 +290,13 @@ std::string told(const std::vector<check_result>& checks) {
   return text;
 }
 
+std::string failing_ids(const std::vector<check_result>& checks) {
+  std::string ids;
+  for (const auto& c : checks)
+    if (!c.passed) ids += (ids.empty() ? "" : " ") + c.id;
+  return ids;
+}
+
 double seen(attend_world& w, perturbation fault) {
   w.targets = {fault};
   const auto d = expect(w.subject(), w.all_rows())->measure();

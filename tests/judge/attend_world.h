@@ -96,6 +96,8 @@ std::vector<check_result> checks_of(const attend_world& w);
 // Whether all gating checks that are observed pass.
 bool passes(const std::vector<check_result>& checks);
 std::string told(const std::vector<check_result>& checks);
+// "K1 K8c"; empty: all passed.
+std::string failing_ids(const std::vector<check_result>& checks);
 
 // The detectability of one fault.
 double seen(attend_world& w, perturbation fault);

@@ -120,13 +120,6 @@ backward_world backward_declaring(dtype type, dtype operand, bool dense = false)
   return w;
 }
 
-std::string failing_ids(const std::vector<check_result>& checks) {
-  std::string ids;
-  for (const auto& c : checks)
-    if (!c.passed) ids += (ids.empty() ? "" : " ") + c.id;
-  return ids;
-}
-
 TEST(backward_honest, passes_within_what_it_declares) {
   for (const auto type : {bf16, fp16, fp32})
     for (const bool dense : {false, true})

@@ -184,13 +184,6 @@ kl_world kl_declaring(dtype type, dtype operand, bool warm_up = false) {
   return w;
 }
 
-std::string failing_ids(const std::vector<check_result>& checks) {
-  std::string ids;
-  for (const auto& c : checks)
-    if (!c.passed) ids += (ids.empty() ? "" : " ") + c.id;
-  return ids;
-}
-
 TEST(kl_honest, passes_within_what_it_declares) {
   for (const auto type : {bf16, fp16, fp32})
     for (const bool warm_up : {false, true})

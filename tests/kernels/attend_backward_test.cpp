@@ -11,10 +11,7 @@ using namespace msabench::plugin_test;
 
 namespace {
 
-class attend_backward : public each_plugin {
- protected:
-  const msabench_plugin* with_threads(int threads) const { return load_plugin(path(), threads); }
-};
+class attend_backward : public each_plugin {};
 
 MSABENCH_FOR_EACH_PLUGIN(attend_backward);
 

@@ -37,6 +37,7 @@ class each_plugin : public testing::TestWithParam<tested_plugin> {
 
   std::string path() const { return plugin_path(GetParam().file); }
   const msabench_plugin* plugin() const { return plugin_; }
+  const msabench_plugin* with_threads(int threads) const { return load_plugin(path(), threads); }
 
   /// Runs a problem of one of the small_* classes and compares its results.
   template <class Test>

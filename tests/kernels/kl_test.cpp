@@ -12,10 +12,7 @@ using namespace msabench::plugin_test;
 
 namespace {
 
-class kl : public each_plugin {
- protected:
-  const msabench_plugin* with_threads(int threads) const { return load_plugin(path(), threads); }
-};
+class kl : public each_plugin {};
 
 MSABENCH_FOR_EACH_PLUGIN(kl);
 
