@@ -31,15 +31,16 @@ option(MSABENCH_UNITY_TESTS "Compile the tests of a folder together: faster from
 option(MSABENCH_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 
 add_library(msabench_flags INTERFACE)
-target_compile_options(msabench_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+# CUDA sources have flags of their own, see cuda.cmake.
+target_compile_options(msabench_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   # Results are bit-identical from machine to machine: no contraction into FMA, and never fast-math.
-  -ffp-contract=off)
+  -ffp-contract=off>)
 # At -O3 g++ 12 and 13 see overlaps, overflows and uninitialized reads in their own std::string and in {fmt} that are not there (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  target_compile_options(msabench_flags INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized)
+  target_compile_options(msabench_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wno-restrict -Wno-stringop-overflow -Wno-maybe-uninitialized>)
 endif()
 if(MSABENCH_WERROR)
-  target_compile_options(msabench_flags INTERFACE -Werror)
+  target_compile_options(msabench_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Werror>)
 endif()
 if(MSABENCH_SANITIZE)
   target_compile_options(msabench_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

@@ -36,6 +36,7 @@ constexpr builtin builtins[] = {
      "honest kernels that compute in other ways, to try the suite; see `msabench list variants`",
      {device_type::cpu, 0},
      "NAME"},
+    {"cuda", "portable kernels for NVIDIA GPUs from sm_80 on, the readable ones", {device_type::cuda, 0}},
 };
 
 fs::path program_folder() {
@@ -142,16 +143,17 @@ implementation_ref resolve_implementation(const std::string& name_or_file, std::
                 b.argument.empty()
                     ? fmt::format("use {}", b.name)
                     : fmt::format("say which: {}:{} (see `msabench list {}`)", b.name, b.argument, b.name));
-    if (asked && *asked != b.where)
+    if (asked && asked->type != b.where.type)
       bad_input("--device", text_of(*asked), fmt::format("{} runs on {}", b.name, text_of(b.where)),
                 "leave --device out for a built-in implementation");
     const fs::path path = builtin_path(b.name);
     std::error_code error;
     if (!fs::exists(path, error))
       bad_input("--impl", name_or_file, fmt::format("its file {} is missing", path.string()),
-                fmt::format("build the target plugin_{}", b.name));
+                fmt::format("build the target plugin_{}{}", b.name,
+                            b.where.type == device_type::cuda ? ", for which the CUDA toolkit has to be there" : ""));
     require_shared_object(name_or_file, path);
-    return {name_or_file, path.string(), b.where, argument};
+    return {name_or_file, path.string(), asked.value_or(b.where), argument};
   }
   if (!looks_like_a_file(name))
     bad_input("--impl", name_or_file, "is no built-in implementation",

@@ -42,18 +42,19 @@ struct cache {
   scales scale;
 
   /// Address of token j of a sequence. Offsets pass 2^32 bytes.
-  const char* token(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+  MSABENCH_HOST_DEVICE const char* token(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
     return data + element(*this, sequence, head, j) * bytes_of(type);
   }
 
   /// What its stored values are multiplied by.
-  float factor(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+  MSABENCH_HOST_DEVICE float factor(std::int64_t sequence, std::int64_t head, std::int64_t j) const {
     return scale.data == nullptr ? 1.0f : scale.data[element(scale, sequence, head, j)];
   }
 
  private:
   template <class Strides>
-  std::int64_t element(const Strides& s, std::int64_t sequence, std::int64_t head, std::int64_t j) const {
+  MSABENCH_HOST_DEVICE std::int64_t element(const Strides& s, std::int64_t sequence, std::int64_t head,
+                                            std::int64_t j) const {
     if (block_table == nullptr) return (cu_seqlens_kv[sequence] + j) * s.token_stride + head * s.head_stride;
     const std::int64_t page = block_table[sequence * table_stride + j / page_size];
     return page * s.page_stride + j % page_size * s.token_stride + head * s.head_stride;
@@ -124,7 +125,7 @@ struct backward_call {
     msabench_dtype type;
     std::int64_t row_stride, head_stride;
 
-    const char* at(std::int64_t row, std::int64_t head) const {
+    MSABENCH_HOST_DEVICE const char* at(std::int64_t row, std::int64_t head) const {
       return data + (row * row_stride + head * head_stride) * bytes_of(type);
     }
   };
@@ -133,7 +134,7 @@ struct backward_call {
     char* data;
     std::int64_t row_stride, head_stride;
 
-    char* at(std::int64_t row, std::int64_t head, msabench_dtype type) const {
+    MSABENCH_HOST_DEVICE char* at(std::int64_t row, std::int64_t head, msabench_dtype type) const {
       return data + (row * row_stride + head * head_stride) * bytes_of(type);
     }
   };
@@ -226,7 +227,7 @@ struct rope3d_call {
     std::int64_t y_row_stride, y_head_stride;
   };
   patch_grids items;
-  std::int64_t tokens;  ///< N, of all items
+  std::int64_t tokens;  ///< N, of all items; where grids can't be read yet, the rows that there are
   tensor tensors[2];    ///< q, k
   msabench_dtype type;  ///< of both
   std::int32_t heads, d;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels on a CPU take, and the refusal of everything else with a text (plugin rule R9): problems at query and
+// What kernels take, and the refusal of everything else with a text (plugin rule R9): problems at query and
 // plan, tensors at run. A tensor check that succeeds has filled in the call; until then nothing has been written.
 #pragma once
 

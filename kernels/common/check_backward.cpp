@@ -65,10 +65,8 @@ msabench_status check_backward(const msabench_problem& p, const msabench_args* g
     status = check_tensors(args, {{MSABENCH_CU_SEQLENS_KV, "cu_seqlens_kv", int32_type, 1, {call.rows.batch + 1}}});
   if (status != MSABENCH_OK) return status;
   // Sums of every row are kept in the scratch.
-  if (call.rows.tokens() > p.total_q) {
-    return fail(MSABENCH_INVALID_PROBLEM, "cu_seqlens_q: ends at %lld, above the plan's total_q %lld; plan for more",
-                static_cast<long long>(call.rows.tokens()), static_cast<long long>(p.total_q));
-  }
+  status = check_planned_rows(p, call.rows);
+  if (status != MSABENCH_OK) return status;
   call.kv_heads = p.hkv;
   call.group = p.hq / p.hkv;
   call.d = p.d;

@@ -55,15 +55,15 @@ msabench_status check_kl_tensors(const msabench_problem& p, const msabench_args&
     status = check_tensors(args, {{MSABENCH_CU_SEQLENS_KV, "cu_seqlens_kv", int32_type, 1, {to.batch + 1}}});
   if (status != MSABENCH_OK) return status;
   // Results of every row are kept in the scratch.
-  if (to.tokens() > p.total_q) {
-    return fail(MSABENCH_INVALID_PROBLEM, "cu_seqlens_q: ends at %lld, above the plan's total_q %lld; plan for more",
-                static_cast<long long>(to.tokens()), static_cast<long long>(p.total_q));
-  }
+  status = check_planned_rows(p, to);
+  if (status != MSABENCH_OK) return status;
   // And so may be sums of every key.
   const auto* ends = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_KV)->data);
-  if (ends[to.batch] > p.total_kv) {
-    return fail(MSABENCH_INVALID_PROBLEM, "cu_seqlens_kv: ends at %lld, above the plan's total_kv %lld; plan for more",
-                static_cast<long long>(ends[to.batch]), static_cast<long long>(p.total_kv));
+  const std::int64_t all_keys = contents_readable() ? ends[to.batch] : keys;
+  if (all_keys > p.total_kv) {
+    return fail(MSABENCH_INVALID_PROBLEM, "%s: ends at %lld, above the plan's total_kv %lld; plan for more",
+                contents_readable() ? "cu_seqlens_kv" : "k.shape[0]", static_cast<long long>(all_keys),
+                static_cast<long long>(p.total_kv));
   }
   return MSABENCH_OK;
 }

@@ -21,6 +21,7 @@ msabench_status check_grids(const msabench_problem& p, const msabench_args& args
                 static_cast<long long>(grids.shape[0]), static_cast<long long>(p.batch));
   }
   to = {static_cast<const std::int32_t*>(grids.data), grids.strides[0], grids.shape[0], p.vit_window};
+  if (!contents_readable()) return MSABENCH_OK;
   if (to.tokens() > rows) {
     return fail(MSABENCH_INVALID_PROBLEM, "q.shape[0] %lld: grids have %lld patches; pass as many rows",
                 static_cast<long long>(rows), static_cast<long long>(to.tokens()));
@@ -59,7 +60,7 @@ msabench_status check_rotation_tensors(const msabench_problem& p, const msabench
     call.tensors[i].y_row_stride = y->strides[0];
     call.tensors[i].y_head_stride = y->strides[1];
   }
-  call.tokens = call.items.tokens();
+  call.tokens = contents_readable() ? call.items.tokens() : rows;
   call.type = p.q;
   call.heads = p.hq;
   call.d = p.d;
@@ -92,7 +93,7 @@ msabench_status check_vit3d(const msabench_problem& p, const msabench_args* give
   if (status != MSABENCH_OK) return status;
   // What a caller does not want of the rotation lies in the scratch.
   if (call.rope.tokens > p.total_q) {
-    return fail(MSABENCH_INVALID_PROBLEM, "grids: %lld patches, above the plan's total_q %lld; plan for more",
+    return fail(MSABENCH_INVALID_PROBLEM, "grids: %lld patches or rows, above the plan's total_q %lld; plan for more",
                 static_cast<long long>(call.rope.tokens), static_cast<long long>(p.total_q));
   }
   read_main_branch(p, args, call.attend);

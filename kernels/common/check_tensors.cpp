@@ -143,8 +143,8 @@ msabench_status check_segments(const msabench_problem& p, const msabench_args& a
                 "cu_segments.shape[0] %lld: one more than segments, of which the plan has %lld; plan for more",
                 static_cast<long long>(ends.shape[0]), static_cast<long long>(p.batch));
   }
-  to = {static_cast<const std::int32_t*>(ends.data), nullptr, segments};
-  if (to.tokens() > rows) {
+  to = {static_cast<const std::int32_t*>(ends.data), nullptr, segments, rows};
+  if (contents_readable() && to.tokens() > rows) {
     return fail(MSABENCH_INVALID_PROBLEM, "q.shape[0] %lld: cu_segments ends at %lld; pass as many rows",
                 static_cast<long long>(rows), static_cast<long long>(to.tokens()));
   }

@@ -14,8 +14,9 @@ namespace msabench::kernels {
 struct run_context {
   const msabench_problem& problem;
   int threads;
-  void* scratch;  ///< 64-byte aligned, dirty
+  void* scratch;  ///< 64-byte aligned on a CPU, 256-byte aligned on CUDA; dirty
   std::int64_t scratch_bytes;
+  void* stream;  ///< cudaStream_t; nullptr on a CPU
 };
 
 /// Functions must not allocate or throw. An operator without function is refused as unsupported.
@@ -30,6 +31,10 @@ struct implementation {
   double (*scratch_bytes)(const msabench_problem&, int threads);
   /// Whether k and v, and q_idx and k_idx, may be e4m3 with scales.
   bool scaled_e4m3 = false;
+  /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
+  std::int32_t device = 1;
+  /// Text of what went wrong when this thread's last run enqueued its work; nullptr: nothing.
+  const char* (*enqueue_error)() = nullptr;
   void (*select)(const select_call&, const run_context&) = nullptr;
   void (*attend)(const attend_call&, const run_context&) = nullptr;
   void (*dense)(const attend_call&, const run_context&) = nullptr;
@@ -47,7 +52,7 @@ struct implementation {
 };
 
 /// The plugin's table over these kernels, for msabench_plugin_get: nullptr where `host` is absent or names another
-/// device than a CPU. `kernels` must outlive the process. Called once per shared object.
+/// device than that of the kernels. `kernels` must outlive the process. Called once per shared object.
 const msabench_plugin* plugin(const msabench_host* host, const implementation& kernels);
 
 }  // namespace msabench::kernels

@@ -7,6 +7,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/error.h"
 #include "kernels/common/implementation.h"
+#include "kernels/common/tensor_rules.h"
 
 struct msabench_plan {
   msabench_problem problem;
@@ -17,12 +18,14 @@ struct msabench_plan {
 namespace msabench::kernels {
 namespace {
 
-constexpr std::uint32_t workspace_alignment = 64;
+constexpr std::int32_t cpu = 1;
 
 // Set once by plugin(), before any other call.
 const implementation* plugin_kernels = nullptr;
 int plugin_threads = 1;
 msabench_plugin plugin_table{};
+
+std::uint32_t workspace_alignment() { return plugin_kernels->device == cpu ? 64 : 256; }
 
 /// The whole of what query and plan check, and the scratch of a run, in whole cache lines.
 msabench_status accept(const msabench_problem* given, msabench_problem& problem, std::int64_t& scratch_bytes) {
@@ -35,7 +38,8 @@ msabench_status accept(const msabench_problem* given, msabench_problem& problem,
                 "max_kv_len %lld: the scratch of a run passes 10^15 bytes; use a smaller problem",
                 static_cast<long long>(problem.max_kv_len));
   }
-  scratch_bytes = (static_cast<std::int64_t>(bytes) / workspace_alignment + 1) * workspace_alignment;
+  const std::int64_t line = workspace_alignment();
+  scratch_bytes = (static_cast<std::int64_t>(bytes) / line + 1) * line;
   return MSABENCH_OK;
 }
 
@@ -70,7 +74,7 @@ msabench_status workspace(const msabench_plan* plan, std::uint64_t* bytes, std::
     return fail(MSABENCH_INVALID_PROBLEM, "workspace null: plan, bytes and alignment are needed; pass all three");
   }
   *bytes = static_cast<std::uint64_t>(plan->scratch_bytes);
-  *alignment = workspace_alignment;
+  *alignment = workspace_alignment();
   return MSABENCH_OK;
 }
 
@@ -80,18 +84,21 @@ msabench_status run_checked(msabench_status (*check)(const msabench_problem&, co
                             const msabench_args* args) {
   Call call{};
   const auto status = check(context.problem, args, call);
-  if (status == MSABENCH_OK) compute(call, context);
-  return status;
+  if (status != MSABENCH_OK) return status;
+  compute(call, context);
+  if (plugin_kernels->enqueue_error == nullptr) return MSABENCH_OK;
+  const char* const error = plugin_kernels->enqueue_error();
+  return error == nullptr ? MSABENCH_OK : fail(MSABENCH_DEVICE_ERROR, "run: %s", error);
 }
 
-msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratch, void*) {
+msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratch, void* stream) {
   clear_error();
   if (plan == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nothing to run; pass a plan");
-  if (scratch == nullptr || reinterpret_cast<std::uintptr_t>(scratch) % workspace_alignment != 0) {
+  if (scratch == nullptr || reinterpret_cast<std::uintptr_t>(scratch) % workspace_alignment() != 0) {
     return fail(MSABENCH_INVALID_PROBLEM,
-                "workspace: null or not aligned to %u bytes; allocate what workspace asks for", workspace_alignment);
+                "workspace: null or not aligned to %u bytes; allocate what workspace asks for", workspace_alignment());
   }
-  const run_context context{plan->problem, plan->threads, scratch, plan->scratch_bytes};
+  const run_context context{plan->problem, plan->threads, scratch, plan->scratch_bytes, stream};
   switch (plan->problem.op) {
     case MSABENCH_OP_SELECT:
       return run_checked(check_select, plugin_kernels->select, context, args);
@@ -132,12 +139,12 @@ void destroy(msabench_plan* plan) {
 }  // namespace
 
 const msabench_plugin* plugin(const msabench_host* given, const implementation& kernels) {
-  constexpr std::int32_t cpu = 1;
   if (given == nullptr) return nullptr;
   msabench_host host;
   read_struct(given, host);  // nothing that a later host may say about itself matters here
-  if (host.device.type != cpu) return nullptr;
+  if (host.device.type != kernels.device) return nullptr;
   plugin_kernels = &kernels;
+  set_tensor_device(kernels.device);
   plugin_threads = std::clamp(host.threads, 1, std::max(1, omp_get_thread_limit()));
   plugin_table = {sizeof(msabench_plugin),
                   MSABENCH_ABI_MAJOR,

@@ -9,6 +9,9 @@
 namespace msabench::kernels {
 namespace {
 
+constexpr std::int32_t cpu = 1;
+std::int32_t required_device = cpu;
+
 msabench_status check_form(const tensor_rule& rule, const msabench_tensor& tensor) {
   if (tensor.rank != rule.rank) {
     return fail(MSABENCH_INVALID_PROBLEM, "%s.rank %d: must be %d; pass a tensor of that rank", rule.name, tensor.rank,
@@ -23,11 +26,25 @@ msabench_status check_form(const tensor_rule& rule, const msabench_tensor& tenso
                 rule.name, tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes, rule.type.code, rule.type.bits,
                 rule.type.lanes);
   }
-  if (tensor.device.type != 1) {
-    return fail(MSABENCH_INVALID_PROBLEM, "%s.device %d: must be 1, a CPU; pass memory of the host", rule.name,
-                tensor.device.type);
+  if (tensor.device.type != required_device) {
+    return fail(MSABENCH_INVALID_PROBLEM, "%s.device %d: must be %d, %s; pass memory of it", rule.name,
+                tensor.device.type, required_device, required_device == cpu ? "a CPU" : "CUDA");
   }
   return MSABENCH_OK;
+}
+
+/// Kernels on a GPU load rows that have whole vectors of 16 bytes as such.
+msabench_status check_vectors(const tensor_rule& rule, const msabench_tensor& tensor) {
+  constexpr std::int64_t vector_bytes = 16;
+  const std::int64_t bytes = bytes_of(rule.type);
+  if (required_device == cpu || tensor.shape[rule.rank - 1] * bytes % vector_bytes != 0) return MSABENCH_OK;
+  for (std::int32_t axis = 0; axis < rule.rank - 1; ++axis) {
+    if (tensor.shape[axis] <= 1 || tensor.strides[axis] * bytes % vector_bytes == 0) continue;
+    return fail(MSABENCH_UNSUPPORTED, "%s.strides[%d] %lld: only multiples of 16 bytes are taken; copy the tensor",
+                rule.name, axis, static_cast<long long>(tensor.strides[axis]));
+  }
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % vector_bytes == 0) return MSABENCH_OK;
+  return fail(MSABENCH_INVALID_PROBLEM, "%s.data: not aligned to 16 bytes; align it", rule.name);
 }
 
 msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* tensor) {
@@ -56,6 +73,8 @@ msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* ten
                   static_cast<long long>(stride), innermost ? "innermost strides of 1" : "strides from 0 up");
     }
   }
+  const auto vector_status = check_vectors(rule, *tensor);
+  if (vector_status != MSABENCH_OK) return vector_status;
   if (tensor->data == nullptr) {
     return fail(MSABENCH_INVALID_PROBLEM, "%s.data null: the tensor is not empty; pass its memory", rule.name);
   }
@@ -66,6 +85,10 @@ msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* ten
 }
 
 }  // namespace
+
+void set_tensor_device(std::int32_t type) { required_device = type; }
+
+bool contents_readable() { return required_device == cpu; }
 
 const msabench_tensor* tensor_at(const msabench_args& args, msabench_slot slot) {
   return args.slot != nullptr && slot < args.slot_count ? args.slot[slot] : nullptr;
@@ -102,12 +125,20 @@ msabench_status check_lengths(const msabench_problem& problem, const msabench_ar
   status = check_tensors(args, {{MSABENCH_CU_SEQLENS_Q, "cu_seqlens_q", int32_type, 1, {batch + 1}}});
   if (status != MSABENCH_OK) return status;
   to = {static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_Q)->data),
-        static_cast<const std::int32_t*>(kv_lens.data), batch};
-  if (to.tokens() > token_rows) {
+        static_cast<const std::int32_t*>(kv_lens.data), batch, token_rows};
+  if (contents_readable() && to.tokens() > token_rows) {
     return fail(MSABENCH_INVALID_PROBLEM, "%s.shape[0] %lld: cu_seqlens_q ends at %lld; pass as many rows",
                 token_tensor, static_cast<long long>(token_rows), static_cast<long long>(to.tokens()));
   }
   return MSABENCH_OK;
+}
+
+msabench_status check_planned_rows(const msabench_problem& problem, const lengths& rows) {
+  const std::int64_t count = contents_readable() ? rows.tokens() : rows.row_bound;
+  if (count <= problem.total_q) return MSABENCH_OK;
+  return fail(MSABENCH_INVALID_PROBLEM, "%s: ends at %lld, above the plan's total_q %lld; plan for more",
+              contents_readable() ? "cu_seqlens_q" : "q.shape[0]", static_cast<long long>(count),
+              static_cast<long long>(problem.total_q));
 }
 
 std::int64_t first_dimension(const msabench_args& args, msabench_slot slot) {

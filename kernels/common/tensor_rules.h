@@ -13,6 +13,13 @@
 
 namespace msabench::kernels {
 
+/// DLPack type of the memory that tensors have to lie in: 1 a CPU, which is the default, 2 CUDA. Set once, before any check.
+void set_tensor_device(std::int32_t type);
+
+/// Whether lengths, tables and grids can be read when a run is checked. On a GPU only kernels can: what they hold is the
+/// host's duty, and sizes come from the shapes.
+bool contents_readable();
+
 inline constexpr std::int64_t any = -1;  ///< a dimension that the problem does not fix
 
 struct tensor_rule {
@@ -36,9 +43,12 @@ msabench_status read_args(const msabench_args* given, msabench_args& to);
 /// Checks in order and stops at the first fault.
 msabench_status check_tensors(const msabench_args& args, std::initializer_list<tensor_rule> rules);
 
-/// Lengths of the batch, and that the token tensors hold all of its tokens (`token_rows` of them).
+/// Lengths of the batch, and that the token tensors hold all of its tokens (`token_rows` of them) where that can be read.
 msabench_status check_lengths(const msabench_problem& problem, const msabench_args& args, const char* token_tensor,
                               std::int64_t token_rows, lengths& to);
+
+/// That the plan has room for the sums of every row.
+msabench_status check_planned_rows(const msabench_problem& problem, const lengths& rows);
 
 /// Keys or values of patches, which lie as the queries do.
 cache patches_view(const msabench_tensor& tensor, const std::int32_t* cu_segments);

@@ -52,7 +52,7 @@ vit3d_call complete(const vit3d_call& call, const msabench_problem& p, std::int6
   if (whole.rope.cu_segments == nullptr) whole.rope.cu_segments = reinterpret_cast<std::int32_t*>(rest);
   const auto &q = whole.rope.tensors[0], &k = whole.rope.tensors[1];
   attend_call& attend = whole.attend;
-  attend.rows = {whole.rope.cu_segments, nullptr, segments};
+  attend.rows = {whole.rope.cu_segments, nullptr, segments, whole.rope.tokens};
   attend.q = q.y;
   attend.q_row_stride = q.y_row_stride;
   attend.q_head_stride = q.y_head_stride;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/implementation.h"
+
+#include "kernels/common/declare.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/operators.h"
+
+namespace msabench::cuda {
+namespace {
+
+bool stores(msabench_dtype type) { return same_type(type, bf16_type) || same_type(type, fp16_type); }
+
+msabench_profile profile(const msabench_problem& problem) {
+  msabench_profile delivered = canonical_profile(problem);
+  delivered.graph_safe = 1;
+  return delivered;
+}
+
+msabench_numerics numerics(const msabench_problem& problem) { return fp32_numerics(problem); }
+
+double scratch_bytes(const msabench_problem&, int) { return 0; }
+
+}  // namespace
+
+const kernels::implementation portable_kernels = {
+    .name = "cuda",
+    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: combine",
+    .stores = stores,
+    .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
+    .profile = profile,
+    .numerics = numerics,
+    .scratch_bytes = scratch_bytes,
+    .device = 2,
+    .enqueue_error = launch_error,
+    .combine = combine,
+};
+
+}  // namespace msabench::cuda

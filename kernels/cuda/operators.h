@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators on the device. Each function enqueues its kernels on context.stream and returns; launch_error says what
+// went wrong. Lengths, tables and ids are read by the kernels alone, so a captured graph follows them.
+#pragma once
+
+#include "kernels/common/calls.h"
+#include "kernels/common/implementation.h"
+
+namespace msabench::cuda {
+
+using namespace msabench::kernels;
+
+void combine(const combine_call& call, const run_context& context);
+
+}  // namespace msabench::cuda
