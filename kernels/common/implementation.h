@@ -17,6 +17,7 @@ struct run_context {
   void* scratch;  ///< 64-byte aligned on a CPU, 256-byte aligned on CUDA; dirty
   std::int64_t scratch_bytes;
   void* stream;  ///< cudaStream_t; nullptr on a CPU
+  void* state;   ///< of the plan, from make_state; nullptr without it
 };
 
 /// Functions must not allocate or throw. An operator without function is refused as unsupported.
@@ -31,8 +32,14 @@ struct implementation {
   double (*scratch_bytes)(const msabench_problem&, int threads);
   /// Whether k and v, and q_idx and k_idx, may be e4m3 with scales.
   bool scaled_e4m3 = false;
+  /// Text for MSABENCH_UNSUPPORTED of a problem that is sound but not taken; nullptr: taken.
+  const char* (*refusal)(const msabench_problem&) = nullptr;
   /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
   std::int32_t device = 1;
+  /// What a plan keeps from run to run, such as the handle of a library: made by plan, released by destroy. A status but
+  /// MSABENCH_OK, with its text, becomes that of plan.
+  msabench_status (*make_state)(const msabench_problem&, void** state) = nullptr;
+  void (*free_state)(void* state) = nullptr;
   /// Text of what went wrong when this thread's last run enqueued its work; nullptr: nothing.
   const char* (*enqueue_error)() = nullptr;
   void (*select)(const select_call&, const run_context&) = nullptr;

@@ -13,6 +13,7 @@ struct msabench_plan {
   msabench_problem problem;
   int threads;
   std::int64_t scratch_bytes;
+  void* state = nullptr;
 };
 
 namespace msabench::kernels {
@@ -64,6 +65,13 @@ msabench_status plan(const msabench_problem* given, msabench_plan** out) {
   if (out == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nowhere to put it; pass a pointer");
   auto* made = new (std::nothrow) msabench_plan{problem, plugin_threads, scratch_bytes};
   if (made == nullptr) return fail(MSABENCH_NO_RESOURCES, "plan: out of memory; free some");
+  if (plugin_kernels->make_state != nullptr) {
+    const auto made_status = plugin_kernels->make_state(made->problem, &made->state);
+    if (made_status != MSABENCH_OK) {
+      delete made;
+      return made_status;
+    }
+  }
   *out = made;
   return MSABENCH_OK;
 }
@@ -98,7 +106,7 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
     return fail(MSABENCH_INVALID_PROBLEM,
                 "workspace: null or not aligned to %u bytes; allocate what workspace asks for", workspace_alignment());
   }
-  const run_context context{plan->problem, plan->threads, scratch, plan->scratch_bytes, stream};
+  const run_context context{plan->problem, plan->threads, scratch, plan->scratch_bytes, stream, plan->state};
   switch (plan->problem.op) {
     case MSABENCH_OP_SELECT:
       return run_checked(check_select, plugin_kernels->select, context, args);
@@ -133,6 +141,7 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
 
 void destroy(msabench_plan* plan) {
   clear_error();
+  if (plan != nullptr && plan->state != nullptr) plugin_kernels->free_state(plan->state);
   delete plan;
 }
 
