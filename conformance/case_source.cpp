@@ -149,6 +149,7 @@ case_options draw_options(dice& d, const case_spec& c) {
   if (has_scores && d.percent(20)) o.softmax_scale = draw_scale(d);
   if (of == op::combine && d.percent(95)) o.splits = static_cast<std::int32_t>(d.between(1, d.percent(80) ? 8 : 70));
   if (of == op::combine && c.type != fp32) o.part16 = d.percent(30);
+  if (trains(of) && c.type != fp32) o.grad16 = d.percent(20);
   if (of == op::qk_norm_rope && d.percent(40))
     o.rope_dims = static_cast<std::int32_t>(2 * d.between(0, std::min(c.shape.d, c.shape.di) / 2));
   if (is_vision(of) && d.percent(40)) o.window = static_cast<std::int32_t>(d.between(0, 9));

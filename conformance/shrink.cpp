@@ -110,6 +110,7 @@ void add_fewer_options(cases& to, const case_spec& c) {
   without(&case_options::lenient);
   without(&case_options::short_rows);
   without(&case_options::part16);
+  without(&case_options::grad16);
   without(&case_options::splits);
   for (const std::int64_t n : below(c.options.splits, 1))
     add(to, c, [&](case_spec& s) { s.options.splits = static_cast<std::int32_t>(n); });

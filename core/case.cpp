@@ -286,8 +286,10 @@ class reader {
 
   void read_option(std::string_view text) {
     case_options& o = case_.options;
-    bool* const flags[] = {&o.stride, &o.slack, &o.rep, &o.warm, &o.lenient, &o.short_rows, &o.part16, &o.bare};
-    constexpr std::string_view names[] = {"stride", "slack", "rep", "warm", "lenient", "short", "part16", "bare"};
+    bool* const flags[] = {&o.stride,     &o.slack,  &o.rep,    &o.warm, &o.lenient,
+                           &o.short_rows, &o.part16, &o.grad16, &o.bare};
+    constexpr std::string_view names[] = {"stride", "slack",  "rep",    "warm", "lenient",
+                                          "short",  "part16", "grad16", "bare"};
     for (std::size_t i = 0; i < std::size(names); ++i)
       if (text == names[i]) {
         *flags[i] = true;
@@ -323,7 +325,7 @@ class reader {
     }
     fail(fmt::format("unknown option '{}'", text),
          "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, coeffX, stride, slack, rep, warm, fp8, fp8tensor, "
-         "lenient, short, part16 or bare");
+         "lenient, short, part16, grad16 or bare");
   }
 
   // A finite number without exponent.
@@ -355,6 +357,8 @@ class reader {
       fail("options warm and coeff are for operator kl", "leave them out");
     if (o.part16 && (operation != op::combine || case_.type == fp32))
       fail("option part16 is for operator combine on 16-bit types", "leave it out");
+    if (o.grad16 && (!trains(operation) || case_.type == fp32))
+      fail("option grad16 is for gradients of 16-bit types", "leave it out");
     if (o.bare && operation != op::vit3d) fail("option bare is for operator vit3d", "leave it out");
     check_pool();
     check_fp8();
@@ -474,6 +478,7 @@ std::string options_name(const case_options& o) {
   if (o.lenient) text += "/lenient";
   if (o.short_rows) text += "/short";
   if (o.part16) text += "/part16";
+  if (o.grad16) text += "/grad16";
   if (o.bare) text += "/bare";
   return text;
 }

@@ -67,6 +67,7 @@ struct case_options {
   bool lenient = false;               // ids in form lenient
   bool short_rows = false;            // ids in form short
   bool part16 = false;                // partial results in the storage type, not in fp32
+  bool grad16 = false;                // gradients in the storage type, not in fp32
   bool bare = false;                  // vit3d: out and lse alone, nothing of what lies between
   bool operator==(const case_options&) const = default;
 };

@@ -164,6 +164,7 @@ problem make_problem(const case_spec& c) {
   p.q = p.kv = p.q_idx = p.k_idx = p.out = c.type;
   if (c.options.fp8 != scale_form::none) scale_operands(c.options.fp8, p);
   p.partial = p.grad = fp32;
+  if (c.options.grad16) p.grad = c.type;
   p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
   p.index_scale = 1 / std::sqrt(static_cast<double>(s.di));
   // Option scale is that of the only product there is; kl has two, and no third one for which another scale would stand.

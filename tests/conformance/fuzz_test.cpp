@@ -48,11 +48,17 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
     for (const op o : f.operators)
       for (const auto variant : f.variants)
         wanted.insert(std::string(name(o)) + " " + std::string(f.name) + "." + std::string(variant));
-  for (const char* each :
-       {"contig",       "paged",           "fused",   "bf16",        "fp16",        "fp32",   "page",    "pool",
-        "scale",        "split",           "rope",    "window",      "stride",      "slack",  "rep",     "fp8",
-        "fp8tensor",    "lenient",         "short",   "part16",      "empty batch", "listed", "uniform", "grids",
-        "padding rows", "no query tokens", "no keys", "named shape", "bare",        "warm",   "coeff"})
+  for (const char* each : {"contig",      "paged",        "fused",
+                           "bf16",        "fp16",         "fp32",
+                           "page",        "pool",         "scale",
+                           "split",       "rope",         "window",
+                           "stride",      "slack",        "rep",
+                           "fp8",         "fp8tensor",    "lenient",
+                           "short",       "part16",       "grad16",
+                           "empty batch", "listed",       "uniform",
+                           "grids",       "padding rows", "no query tokens",
+                           "no keys",     "named shape",  "bare",
+                           "warm",        "coeff"})
     wanted.insert(each);
   const auto see = [&](bool holds, const char* what) {
     if (holds) seen.insert(what);
@@ -85,6 +91,7 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
     see(o.lenient, "lenient");
     see(o.short_rows, "short");
     see(o.part16, "part16");
+    see(o.grad16, "grad16");
     see(!c.lengths.listed.empty(), "listed");
     see(c.lengths.form == lengths_spec::kind::uniform, "uniform");
     see(c.lengths.form == lengths_spec::kind::grids, "grids");
