@@ -21,6 +21,13 @@ bool subnormals_vanish() {
   return half == 0.0f || scaled == 0.0f;
 }
 
+// What the C library adds by itself to an action that is set, be it the one that was there, and hands out again.
+constexpr int library_flags = 0x04000000;  // SA_RESTORER, which no header names
+
+bool same_action(const struct sigaction& a, const struct sigaction& b) {
+  return a.sa_handler == b.sa_handler && (a.sa_flags & ~library_flags) == (b.sa_flags & ~library_flags);
+}
+
 std::string signal_name(int signal) {
   const char* short_name = ::sigabbrev_np(signal);
   return short_name ? fmt::format("SIG{}", short_name) : fmt::format("signal {}", signal);
@@ -78,7 +85,7 @@ std::vector<std::string> signal_state::restore() const {
     struct sigaction now = {};
     // The C library keeps two signals to itself and refuses to tell.
     if (::sigaction(s, nullptr, &now) != 0) continue;
-    if (now.sa_handler == actions_[s].sa_handler && now.sa_flags == actions_[s].sa_flags) continue;
+    if (same_action(now, actions_[s])) continue;
     changed.push_back("handler of " + signal_name(s));
     ::sigaction(s, &actions_[s], nullptr);
   }
