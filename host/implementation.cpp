@@ -37,6 +37,7 @@ constexpr builtin builtins[] = {
      {device_type::cpu, 0},
      "NAME"},
     {"cublas_twin", "score, attend and dense of cuBLAS's products, a baseline", {device_type::cuda, 0}},
+    {"cudnn", "attention of NVIDIA cuDNN, the dense baseline", {device_type::cuda, 0}},
     {"cuda", "portable kernels for NVIDIA GPUs from sm_80 on, the readable ones", {device_type::cuda, 0}},
 };
 

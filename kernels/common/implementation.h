@@ -36,6 +36,10 @@ struct implementation {
   const char* (*refusal)(const msabench_problem&) = nullptr;
   /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
   std::int32_t device = 1;
+  /// Of what computes, where that is not this suite; asked once.
+  const char* (*version)() = nullptr;
+  /// Whether tensors have to be packed; others are refused when a run is checked.
+  bool packed_only = false;
   /// What a plan keeps from run to run, such as the handle of a library: made by plan, released by destroy. A status but
   /// MSABENCH_OK, with its text, becomes that of plan.
   msabench_status (*make_state)(const msabench_problem&, void** state) = nullptr;

@@ -153,14 +153,14 @@ const msabench_plugin* plugin(const msabench_host* given, const implementation& 
   read_struct(given, host);  // nothing that a later host may say about itself matters here
   if (host.device.type != kernels.device) return nullptr;
   plugin_kernels = &kernels;
-  set_tensor_device(kernels.device);
+  set_tensor_rules(kernels.device, kernels.packed_only);
   plugin_threads = std::clamp(host.threads, 1, std::max(1, omp_get_thread_limit()));
   plugin_table = {sizeof(msabench_plugin),
                   MSABENCH_ABI_MAJOR,
                   MSABENCH_ABI_MINOR,
                   0,
                   kernels.name,
-                  "0.1.0",
+                  kernels.version == nullptr ? "0.1.0" : kernels.version(),
                   kernels.description,
                   query,
                   plan,

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int32_t cpu = 1;
 std::int32_t required_device = cpu;
+bool packed_only = false;
 
 msabench_status check_form(const tensor_rule& rule, const msabench_tensor& tensor) {
   if (tensor.rank != rule.rank) {
@@ -29,6 +30,16 @@ msabench_status check_form(const tensor_rule& rule, const msabench_tensor& tenso
   if (tensor.device.type != required_device) {
     return fail(MSABENCH_INVALID_PROBLEM, "%s.device %d: must be %d, %s; pass memory of it", rule.name,
                 tensor.device.type, required_device, required_device == cpu ? "a CPU" : "CUDA");
+  }
+  return MSABENCH_OK;
+}
+
+msabench_status check_packed(const tensor_rule& rule, const msabench_tensor& tensor) {
+  std::int64_t packed = 1;
+  for (std::int32_t axis = rule.rank - 1; axis >= 0; packed *= tensor.shape[axis--]) {
+    if (!packed_only || tensor.shape[axis] <= 1 || tensor.strides[axis] == packed) continue;
+    return fail(MSABENCH_UNSUPPORTED, "%s.strides[%d] %lld: only packed tensors are taken; copy it", rule.name, axis,
+                static_cast<long long>(tensor.strides[axis]));
   }
   return MSABENCH_OK;
 }
@@ -73,8 +84,10 @@ msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* ten
                   static_cast<long long>(stride), innermost ? "innermost strides of 1" : "strides from 0 up");
     }
   }
-  const auto vector_status = check_vectors(rule, *tensor);
-  if (vector_status != MSABENCH_OK) return vector_status;
+  for (const auto check : {check_packed, check_vectors}) {
+    const auto status_of_form = check(rule, *tensor);
+    if (status_of_form != MSABENCH_OK) return status_of_form;
+  }
   if (tensor->data == nullptr) {
     return fail(MSABENCH_INVALID_PROBLEM, "%s.data null: the tensor is not empty; pass its memory", rule.name);
   }
@@ -86,7 +99,10 @@ msabench_status check_tensor(const tensor_rule& rule, const msabench_tensor* ten
 
 }  // namespace
 
-void set_tensor_device(std::int32_t type) { required_device = type; }
+void set_tensor_rules(std::int32_t device, bool packed) {
+  required_device = device;
+  packed_only = packed;
+}
 
 bool contents_readable() { return required_device == cpu; }
 

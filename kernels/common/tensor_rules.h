@@ -13,8 +13,9 @@
 
 namespace msabench::kernels {
 
-/// DLPack type of the memory that tensors have to lie in: 1 a CPU, which is the default, 2 CUDA. Set once, before any check.
-void set_tensor_device(std::int32_t type);
+/// `device`: DLPack type of the memory that tensors have to lie in: 1 a CPU, which is the default, 2 CUDA. `packed`: whether
+/// their strides have to be those of packed tensors. Set once, before any check.
+void set_tensor_rules(std::int32_t device, bool packed);
 
 /// Whether lengths, tables and grids can be read when a run is checked. On a GPU only kernels can: what they hold is the
 /// host's duty, and sizes come from the shapes.
