@@ -46,6 +46,7 @@ struct case_record {
 
 struct implementation_record {
   std::string name, version, description, path, sha256;
+  std::string device = {};  // "NVIDIA H200, CUDA driver 13.0"; empty: the CPU. In reports part of the environment
 };
 
 // A case that a list names no longer, because the case itself is wrong (docs/conformance.md).
