@@ -18,7 +18,8 @@ namespace msabench {
 
 void implementation_options::declare(CLI::App& verb) {
   verb.add_option("--impl", impl_,
-                  "Implementation: a built-in name (see `msabench list implementations`) or a plugin file; what stands behind a "
+                  "Implementation: a built-in name (see `msabench list implementations`) or a plugin file; what stands "
+                  "behind a "
                   "colon says which of several it is")
       ->type_name("NAME|FILE.so[:ARGUMENT]")
       ->required();
@@ -53,9 +54,7 @@ std::unique_ptr<executor> implementation_options::make() const {
   return in_process_ ? make_in_process_executor(*where_, how_) : make_worker_executor(*where_, how_);
 }
 
-std::unique_ptr<executor> implementation_options::make_naive() const {
-  return make_naive_beside(*where_, how_);
-}
+std::unique_ptr<executor> implementation_options::make_naive() const { return make_naive_beside(*where_, how_); }
 
 std::string implementation_options::repro_suffix() const {
   std::string text = " --impl " + shell_word(impl_);
@@ -76,6 +75,7 @@ run_record begin_record(const std::vector<std::string>& argv, const implementati
   run.argv = argv;
   run.start_utc = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run.environment = environment();
+  if (!implementation.device.empty()) run.environment["device"] = implementation.device;
   run.implementation = implementation;
   return run;
 }

@@ -78,6 +78,7 @@ int run(int argc, char** argv) {
   add_repro(app, chosen);
   add_qualify(app, chosen);
   add_selftest(app, chosen);
+  add_merge(app, chosen);
   add_golden(app, chosen);
   add_probe_numerics(app, chosen);
   add_env(app, chosen);

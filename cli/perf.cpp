@@ -113,6 +113,7 @@ int perf(const arguments& a, const invocation& chosen) {
   const perf_session session(refs, a.impl.executor_settings(), setup);
   perf_run run = begin_speed_run(chosen.argv, setup, session);
   const std::exception_ptr gave_out = measure_and_print(setup, session, a.out, run);
+  if (const std::string limits = perf_limits_text(run); !limits.empty()) a.out.print(one_line(limits, 1000) + "\n");
   a.out.print(perf_summary_text(run));
   a.out.write(to_report_json(run));
   if (!a.folder.empty()) {

@@ -62,16 +62,6 @@ fuzz_progress print_failures(const run_record& run, const output& out, const pro
   return {after_each, after_shrinking};
 }
 
-void write_reports(const run_record& run, const output& out, const report_paths& paths) {
-  out.write(to_report_json(run));
-  if (!paths.junit.empty()) write_junit(run, paths.junit);
-  if (paths.folder.empty()) return;
-  const std::filesystem::path folder(paths.folder);
-  write_report_json(run, (folder / "report.json").string(), "--out");
-  write_markdown(run, (folder / "report.md").string(), "--out");
-  write_junit(run, (folder / "junit.xml").string(), "--out");
-}
-
 }  // namespace
 
 void report_paths::declare(CLI::App& verb) {
@@ -128,15 +118,24 @@ finished_run run_and_print(const implementation_options& impl, const std::vector
   return done;
 }
 
+void leave_reports(const run_record& run, const output& out, const report_paths& paths) {
+  out.write(to_report_json(run));
+  if (!paths.junit.empty()) write_junit(run, paths.junit);
+  if (paths.folder.empty()) return;
+  const std::filesystem::path folder(paths.folder);
+  write_report_json(run, (folder / "report.json").string(), "--out");
+  write_markdown(run, (folder / "report.md").string(), "--out");
+  write_junit(run, (folder / "junit.xml").string(), "--out");
+  out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
+}
+
 int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
                    const output& out, const report_paths& paths) {
   paths.open(out);
   const finished_run done = run_and_print(impl, cases, request, out);
   // First, so that a report that can't be written does not take the result along.
   out.print(text_summary(done.record, out.colour()));
-  write_reports(done.record, out, paths);
-  if (!paths.folder.empty())
-    out.print(fmt::format("reports: {0}/report.json {0}/report.md {0}/junit.xml\n", paths.folder));
+  leave_reports(done.record, out, paths);
   if (done.gave_out) std::rethrow_exception(done.gave_out);
   return exit_code_of(done.record);
 }

@@ -45,6 +45,9 @@ struct finished_run {
 finished_run run_and_print(const implementation_options& impl, const std::vector<case_spec>& cases,
                            const run_request& request, const output& out);
 
+// Leaves a finished run at all these paths, and says where the folder is.
+void leave_reports(const run_record& run, const output& out, const report_paths& paths);
+
 // Returns the exit code. The report is complete on disk when it does, marked partial after Ctrl-C.
 int run_and_report(const implementation_options& impl, const std::vector<case_spec>& cases, const run_request& request,
                    const output& out, const report_paths& paths);

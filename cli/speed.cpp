@@ -39,6 +39,7 @@ perf_run begin_speed_run(const std::vector<std::string>& argv, const perf_setup&
   run.busy_limit = setup.limits.others;
   run.steal_limit = setup.limits.steal;
   run.implementations = session.implementations();
+  if (const auto& device = run.implementations.front().device; !device.empty()) run.environment["device"] = device;
   return run;
 }
 

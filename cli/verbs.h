@@ -20,6 +20,7 @@ void add_check(CLI::App& app, invocation& chosen);
 void add_repro(CLI::App& app, invocation& chosen);
 void add_qualify(CLI::App& app, invocation& chosen);
 void add_selftest(CLI::App& app, invocation& chosen);
+void add_merge(CLI::App& app, invocation& chosen);
 void add_golden(CLI::App& app, invocation& chosen);
 void add_probe_numerics(CLI::App& app, invocation& chosen);
 void add_env(CLI::App& app, invocation& chosen);

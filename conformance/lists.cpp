@@ -94,7 +94,7 @@ std::string with_seed(const std::string& name, const case_selection& wanted) {
 
 }  // namespace
 
-std::vector<std::string> levels() { return {"smoke", "core", "full"}; }
+std::vector<std::string> levels() { return {"sanitize", "smoke", "core", "full"}; }
 
 case_list expand_list(std::string_view name, std::string_view text, std::string (*resolve)(std::string_view)) {
   expander all(resolve);

@@ -14,7 +14,7 @@
 
 namespace msabench {
 
-// Levels in ascending order of cost: smoke, core, full.
+// Levels in ascending order of cost: sanitize (under memory and race checkers), smoke, core, full.
 std::vector<std::string> levels();
 
 struct case_list {

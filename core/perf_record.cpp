@@ -185,7 +185,10 @@ json to_report_json(const perf_run& run) {
       {"points", points},
       {"crossovers", crossovers},
       {"summary", {{"states", states}, {"partial", run.partial}, {"exit_code", exit_code_of(run)}}}};
-  if (run.ceilings.known()) out["ceilings"] = to_json_of(run.ceilings);
+  if (run.ceilings.known())
+    out["ceilings"] = to_json_of(run.ceilings);
+  else if (!run.ceilings.source.empty())
+    out["ceilings_missing"] = sentence(run.ceilings.source);
   return out;
 }
 

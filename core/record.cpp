@@ -23,6 +23,12 @@ json fuzz_to_json(const fuzz_record& fuzz, std::uint64_t seed) {
   return out;
 }
 
+json source_to_json(const merged_source& source) {
+  return {{"file", sentence(source.file)},  {"start", source.start_utc},
+          {"argv", sentences(source.argv)}, {"shard", {{"index", source.shard_index}, {"count", source.shard_count}}},
+          {"cases", source.cases},          {"partial", source.partial}};
+}
+
 json detectability_to_json(const detectability& d) {
   auto by_fault = json::object();
   for (const auto& [fault, effect] : d.by_fault) put_number(by_fault, fault, effect);
@@ -104,12 +110,15 @@ int exit_code_of(const run_record& run) {
   const auto all = [&](auto&& holds) { return std::all_of(run.cases.begin(), run.cases.end(), holds); };
   // A suite that broke its own invariants can't be believed about the other cases either.
   if (any([](const case_record& c) { return c.decided == verdict::suite_error; })) return exit_code::suite;
-  if (any(is_failure)) return exit_code::failed;
+  const auto any_part = [&](part_state s) {
+    return std::any_of(run.parts.begin(), run.parts.end(), [s](const run_part& p) { return p.state == s; });
+  };
+  if (any(is_failure) || any_part(part_state::failed)) return exit_code::failed;
   const bool random = run.fuzz.has_value();
   const auto counts_as_seen = [](const case_record& c) {
     return c.decided != verdict::insensitive && c.decided != verdict::unsupported;
   };
-  if (run.partial) return exit_code::partial;
+  if (run.partial || any_part(part_state::not_run)) return exit_code::partial;
   if (any([](const case_record& c) { return c.decided == verdict::insensitive; }) && !(random && any(counts_as_seen)))
     return exit_code::partial;
   // Also with no case at all.
@@ -163,6 +172,8 @@ json to_report_json(const run_record& run) {
                     {"level", run.level},
                     {"withdrawn", withdrawn}};
   if (run.fuzz) execution["fuzz"] = fuzz_to_json(*run.fuzz, run.seed);
+  for (const auto& source : run.merged_from) execution["merged_from"].push_back(source_to_json(source));
+  for (const auto& part : run.parts) execution["parts"].push_back(to_report_json(part));
   return {{"schema", "msabench.report/1"},
           {"suite",
            {{"version", run.suite_version},

@@ -12,6 +12,7 @@
 #include "core/check_result.h"
 #include "core/numerics.h"
 #include "core/profile.h"
+#include "core/run_part.h"
 #include "core/samples.h"
 #include "core/verdict.h"
 
@@ -46,6 +47,7 @@ struct case_record {
 
 struct implementation_record {
   std::string name, version, description, path, sha256;
+  std::string device = {};  // "NVIDIA H200, CUDA driver 13.0"; empty: the CPU. In reports part of the environment
 };
 
 // A case that a list names no longer, because the case itself is wrong (docs/conformance.md).
@@ -70,6 +72,16 @@ struct fuzz_record {
   bool operator==(const fuzz_record&) const = default;
 };
 
+// A report that went into a merged one.
+struct merged_source {
+  std::string file, start_utc;
+  std::vector<std::string> argv;
+  std::int64_t shard_index = 0, shard_count = 1;
+  std::int64_t cases = 0;
+  bool partial = false;
+  bool operator==(const merged_source&) const = default;
+};
+
 struct run_record {
   std::string suite_version, suite_commit;
   bool suite_dirty = false;
@@ -86,13 +98,15 @@ struct run_record {
   nlohmann::json environment = nlohmann::json::object();
   implementation_record implementation;
   std::vector<case_record> cases;
+  std::vector<merged_source> merged_from;  // of a report that was put together of others (reports/merge.h)
+  std::vector<run_part> parts;             // beside the cases
 };
 
 // The case failed, and not because nothing could be said about it: exit code 1.
 bool is_failure(const case_record& c);
 
 // Exit code of a finished run (docs/verdicts.md). Of random cases some see nothing; they count as not verified, and as
-// nothing else, unless none was verified.
+// nothing else, unless none was verified. A part that was not run counts as an interrupt does.
 int exit_code_of(const run_record& run);
 
 // With every text in it printable: an environment is what foreign files and programs say.

@@ -28,6 +28,7 @@ class cuda_device;
 struct plugin_identity {
   std::string name, version, description;
   std::uint32_t abi_major = 0, abi_minor = 0;
+  std::string device = {};  // that it runs on, and its driver; empty: the CPU
 };
 
 // A tensor as it is handed to run; the memory is the caller's.
@@ -100,10 +101,11 @@ class plugin_session {
   // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from
   // get, a function table with holes. An exception out of get ends in a session that answers every query with it.
   struct file {
-    std::string path, argument;  // the argument is in the environment variable MSABENCH_PLUGIN_ARGUMENT while it is loaded
+    std::string path,
+        argument;  // the argument is in the environment variable MSABENCH_PLUGIN_ARGUMENT while it is loaded
   };
-  static std::unique_ptr<plugin_session> load(const file& what, device where, int threads,
-                                              session_events& events, memory_limiter* limits);
+  static std::unique_ptr<plugin_session> load(const file& what, device where, int threads, session_events& events,
+                                              memory_limiter* limits);
   virtual ~plugin_session() = default;
 
   virtual const plugin_identity& identity() const = 0;

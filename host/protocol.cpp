@@ -79,8 +79,8 @@ bool is_ready(const json& in) {
 }
 
 json encode(const load_request& r) {
-  return {{"type", "load"},    {"protocol", version},  {"path", r.path},
-          {"device", r.where}, {"threads", r.threads}, {"implementation", r.implementation},
+  return {{"type", "load"},        {"protocol", version},  {"path", r.path},
+          {"device", r.where},     {"threads", r.threads}, {"implementation", r.implementation},
           {"argument", r.argument}};
 }
 
@@ -106,7 +106,8 @@ json encode(const plugin_identity& id) {
           {"name", id.name},
           {"version", id.version},
           {"description", id.description},
-          {"abi", {id.abi_major, id.abi_minor}}};
+          {"abi", {id.abi_major, id.abi_minor}},
+          {"device", id.device}};
 }
 
 plugin_identity decode_identity(const json& in) {
@@ -121,6 +122,7 @@ plugin_identity decode_identity(const json& in) {
   if (abi.size() != 2) fields.refuse("abi", fields.require("abi"), "is no pair of numbers");
   id.abi_major = abi[0];
   id.abi_minor = abi[1];
+  fields.read("device", id.device);
   return id;
 }
 

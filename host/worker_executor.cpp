@@ -37,8 +37,12 @@ class worker_executor final : public executor {
     if (sha256_.empty()) sha256_ = sha256_file("--impl", impl_.path);
     observation ignored;  // if it does not load, the first query says so
     ensure_loaded(ignored);
-    return {identity_ ? identity_->name : impl_.label, identity_ ? identity_->version : "",
-            identity_ ? identity_->description : "", impl_.path, sha256_};
+    return {identity_ ? identity_->name : impl_.label,
+            identity_ ? identity_->version : "",
+            identity_ ? identity_->description : "",
+            impl_.path,
+            sha256_,
+            identity_ ? identity_->device : ""};
   }
 
   observation query(const problem& p) override {
@@ -88,7 +92,8 @@ class worker_executor final : public executor {
     seen.entry = "get";
     double remaining_s = options_.query_timeout_s;
     const int threads = options_.threads > 0 ? options_.threads : available_cores();
-    if (send(protocol::encode(protocol::load_request{impl_.path, impl_.where, threads, 0, impl_.argument}), {}, seen, remaining_s))
+    if (send(protocol::encode(protocol::load_request{impl_.path, impl_.where, threads, 0, impl_.argument}), {}, seen,
+             remaining_s))
       converse("loaded", remaining_s, seen, nullptr);
     if (!worker_ && !interrupted()) dead_load_ = seen;
     return worker_ != nullptr;
@@ -126,7 +131,7 @@ class worker_executor final : public executor {
     observation seen;
     if (!begin(seen)) return seen;
     launch_recorder recorder(set, how);
-    const protocol::execute_message message = 
+    const protocol::execute_message message =
         protocol::encode_execute(set, recorder.second(), how, impl_.where.type == device_type::cuda);
     double remaining_s = how.timeout_s;
     if (send(message.body, message.fds, seen, remaining_s)) converse("done", remaining_s, seen, &recorder);

@@ -121,6 +121,27 @@ std::string run_suite(const run_record& run, totals& all) {
       run.partial ? "interrupted" : "nothing verified", attribute(explanation_of(run)));
 }
 
+// The testsuite "parts"; empty without any. What was not run never shows as green.
+std::string parts_suite(const run_record& run, totals& all) {
+  if (run.parts.empty()) return {};
+  totals own;
+  std::string xml;
+  for (const auto& p : run.parts) {
+    const element e = p.state == part_state::passed   ? element::passed
+                      : p.state == part_state::failed ? element::failure
+                                                      : element::error;
+    own.add(e, p.seconds);
+    all.add(e, p.seconds);
+    xml += fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\"", attribute(p.part),
+                       attribute(title_of(p)), p.seconds);
+    const char* tag = e == element::failure ? "failure" : "error";
+    xml += e == element::passed ? "/>\n"
+                                : fmt::format(">\n      <{} type=\"{}\" message=\"{}\"/>\n    </testcase>\n", tag,
+                                              name(p.state), attribute(p.detail));
+  }
+  return fmt::format("  <testsuite name=\"parts\" {}>\n{}  </testsuite>\n", own.attributes(), xml);
+}
+
 void append_property(std::string& xml, std::string_view name, std::string_view value) {
   xml += fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", name, attribute(value));
 }
@@ -187,6 +208,7 @@ std::string junit_text(const run_record& run) {
                           attribute(run.start_utc));
     suites += properties(run) + body + "  </testsuite>\n";
   }
+  suites += parts_suite(run, all);
   suites += run_suite(run, all);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"msabench {}\" {}>\n{}</testsuites>\n",

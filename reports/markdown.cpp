@@ -156,6 +156,25 @@ std::string remarks(const run_record& run) {
   return md + "\n";
 }
 
+std::string other_parts(const run_record& run) {
+  if (run.parts.empty()) return {};
+  std::string md = "## Other parts\n\n" + head({"part", "of", "state", "# seconds", "detail"});
+  for (const auto& p : run.parts)
+    md += row({markdown_escaped(p.part + " " + p.item), markdown_escaped(p.of), std::string(name(p.state)),
+               p.state == part_state::not_run ? "" : fmt::format("{:.0f}", p.seconds), markdown_escaped(p.detail)});
+  return md + "\n";
+}
+
+std::string merged_from(const run_record& run) {
+  if (run.merged_from.empty()) return {};
+  std::string md = "## Merged from\n\n" + head({"file", "start", "# shard", "# cases", "", "command"});
+  for (const auto& s : run.merged_from)
+    md += row({markdown_code(s.file), markdown_escaped(s.start_utc),
+               s.shard_count == 1 ? "" : fmt::format("{} of {}", s.shard_index, s.shard_count), std::to_string(s.cases),
+               s.partial ? "interrupted" : "", markdown_code(fmt::format("{}", fmt::join(s.argv, " ")))});
+  return md + "\n";
+}
+
 std::string where_it_ran(const run_record& run) {
   const auto& i = run.implementation;
   std::string md = "## Implementation, suite and environment\n\n" + head({"", ""});
@@ -241,8 +260,8 @@ std::string markdown_code(std::string_view text) {
 }
 
 std::string markdown_text(const run_record& run) {
-  return summary(run) + found_by_fuzzing(run) + failing(run) + warnings(run) + not_verified(run) + unobserved(run) +
-         coverage(run) + remarks(run) + where_it_ran(run);
+  return summary(run) + found_by_fuzzing(run) + failing(run) + other_parts(run) + warnings(run) + not_verified(run) +
+         unobserved(run) + coverage(run) + remarks(run) + merged_from(run) + where_it_ran(run);
 }
 
 void write_markdown(const run_record& run, const std::filesystem::path& path, std::string_view field) {

@@ -97,13 +97,31 @@ std::string_view headline_of(const run_record& run) {
 
 std::string count_of_cases(std::size_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); }
 
+std::string explanation_of_parts(const run_record& run) {
+  std::string text;
+  const auto tell = [&](part_state wanted, std::string_view what) {
+    std::size_t n = 0;
+    std::string titles;
+    for (const auto& part : run.parts) {
+      if (part.state != wanted) continue;
+      if (++n <= 3) titles += (n == 1 ? "" : ", ") + one_line(title_of(part), 80);
+    }
+    if (n > 0)
+      text += fmt::format(" {} of {} other parts {}: {}{}.", n, run.parts.size(), what, titles, n > 3 ? ", ..." : "");
+  };
+  tell(part_state::failed, "failed");
+  tell(part_state::not_run, "not run");
+  return text;
+}
+
 std::string explanation_of(const run_record& run) {
   const auto total = static_cast<std::int64_t>(run.cases.size());
   const std::string interrupted = run.partial ? " The run was interrupted: cases are missing." : "";
   const std::string withdrawn =
       run.withdrawn.empty() ? "" : fmt::format(" Not run, since withdrawn: {}.", count_of_cases(run.withdrawn.size()));
   if (total == 0)
-    return (run.partial ? "The run was interrupted before its first case ended." : "No case was selected.") + withdrawn;
+    return (run.partial ? "The run was interrupted before its first case ended." : "No case was selected.") +
+           withdrawn + explanation_of_parts(run);
   std::string text;
   if (const auto n = count_verdict(run, verdict::suite_error))
     text += fmt::format("The suite failed in {} of {} cases, so no result of this run is trustworthy. ", n, total);
@@ -112,7 +130,7 @@ std::string explanation_of(const run_record& run) {
   if (const auto n = count_verdict(run, verdict::unsupported)) text += fmt::format(", {} unsupported", n);
   if (const auto n = count_verdict(run, verdict::waived)) text += fmt::format(", {} waived", n);
   if (const auto n = count_verdict(run, verdict::insensitive)) text += fmt::format(", {} too insensitive to verify", n);
-  return text + "." + withdrawn + interrupted;
+  return text + "." + withdrawn + interrupted + explanation_of_parts(run);
 }
 
 std::vector<std::pair<verdict, std::int64_t>> counts_of(const std::vector<case_record>& cases) {

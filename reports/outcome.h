@@ -24,6 +24,10 @@ std::string_view headline_of(const run_record& run);
 // Why, in one sentence: "3 of 60 cases failed."
 std::string explanation_of(const run_record& run);
 
+// Parts beside the cases that failed, or were not run: "1 of 9 other parts failed: sanitize racecheck of x. ". Empty if all
+// passed, or there are none.
+std::string explanation_of_parts(const run_record& run);
+
 // "1 case", "3 cases".
 std::string count_of_cases(std::size_t count);
 

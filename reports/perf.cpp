@@ -210,6 +210,14 @@ std::string perf_summary_text(const perf_run& run) {
   return text + fmt::format("\n{}\n", headline);
 }
 
+std::string perf_limits_text(const perf_run& run) {
+  const perf_ceilings& c = run.ceilings;
+  if (c.known())
+    return fmt::format("limits: {}, {}: {}", per_second(c.flops.begin()->second, "FLOP/s"),
+                       per_second(c.bytes_per_s, "B/s"), c.source);
+  return c.source.empty() ? "" : "limits: not known: " + c.source;
+}
+
 std::string perf_markdown_text(const perf_run& run) {
   std::string command;
   for (const auto& a : run.argv) command += (command.empty() ? "" : " ") + a;
@@ -220,9 +228,7 @@ std::string perf_markdown_text(const perf_run& run) {
   text += fmt::format("- machine: {}\n- command: {}\n- suite {} commit {}{}, {}\n",
                       markdown_escaped(machine_of(run.environment)), markdown_code(command), run.suite_version,
                       run.suite_commit, run.suite_dirty ? " with changes" : "", run.start_utc);
-  if (run.ceilings.known())
-    text += fmt::format("- limits: {}, {}: {}\n", per_second(run.ceilings.flops.begin()->second, "FLOP/s"),
-                        per_second(run.ceilings.bytes_per_s, "B/s"), markdown_escaped(run.ceilings.source));
+  if (const std::string limits = perf_limits_text(run); !limits.empty()) text += "- " + markdown_escaped(limits) + "\n";
   for (const auto& p : run.points) text += perf_point_text(run, p);
   return text + perf_summary_text(run);
 }

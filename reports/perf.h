@@ -15,6 +15,9 @@ namespace msabench {
 std::string perf_plan_text(const perf_run& run);
 // One point: conditions, limits, a table of its items, and a line for each that has no number.
 std::string perf_point_text(const perf_run& run, const perf_point& point);
+// What the machine's limits are, or why none are known, on one line without its break: whose products, and which library was
+// found where. Empty where nobody looked.
+std::string perf_limits_text(const perf_run& run);
 // How the run ended, crossovers included.
 std::string perf_summary_text(const perf_run& run);
 

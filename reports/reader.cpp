@@ -165,6 +165,29 @@ fuzz_record read_fuzz(const json_fields& fields) {
   return fuzz;
 }
 
+merged_source read_source(const json_fields& fields) {
+  merged_source source;
+  need(fields, "file", source.file);
+  need(fields, "start", source.start_utc);
+  need(fields, "argv", source.argv);
+  const auto shard = object(fields, "shard");
+  need(shard, "index", source.shard_index);
+  need(shard, "count", source.shard_count);
+  need(fields, "cases", source.cases);
+  need(fields, "partial", source.partial);
+  return source;
+}
+
+void read_parts(const json_fields& execution, run_record& run) {
+  if (execution.has("merged_from"))
+    for (const auto& each : list(execution, "merged_from"))
+      run.merged_from.push_back(
+          read_source({fmt::format("{}[{}]", execution.path_of("merged_from"), run.merged_from.size()), each}));
+  if (execution.has("parts"))
+    for (const auto& each : list(execution, "parts"))
+      run.parts.push_back(read_run_part(fmt::format("{}[{}]", execution.path_of("parts"), run.parts.size()), each));
+}
+
 void read_suite_and_run(const json_fields& fields, run_record& run) {
   const auto suite = object(fields, "suite");
   need(suite, "version", run.suite_version);
@@ -189,6 +212,7 @@ void read_suite_and_run(const json_fields& fields, run_record& run) {
       need(fields_of, "reason", into.reason);
     }
   if (execution.has("fuzz")) run.fuzz = read_fuzz(object(execution, "fuzz"));
+  read_parts(execution, run);
   const auto shard = object(execution, "shard");
   need(shard, "index", run.shard_index);
   need(shard, "count", run.shard_count);

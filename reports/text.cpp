@@ -268,6 +268,8 @@ std::string text_summary(const run_record& run, bool colour) {
     out += "\n";
   }
   for (const auto& c : run.withdrawn) out += wrapped("withdrawn, not run: ", c.name + ": " + c.reason);
+  for (const auto& p : run.parts)
+    out += wrapped(fmt::format("{:<8} ", name(p.state)), title_of(p) + (p.detail.empty() ? "" : ": " + p.detail));
   if (run.partial) out += in_colour("PARTIAL: the run was interrupted; cases are missing.", yellow, colour) + "\n";
   const int code = exit_code_of(run);
   const char* tint = code == exit_code::ok                                   ? green

@@ -42,6 +42,7 @@ struct cuda_device::functions {
   int (*bus_id)(char*, int, int);
   int (*attribute)(int*, int, int);
   int (*memory)(std::size_t*, std::size_t*);
+  int (*version)(int*);
   int (*make_event)(void**, unsigned);
   int (*destroy_event)(void*);
   int (*record)(void*, void*);
@@ -58,6 +59,10 @@ struct cuda_device::functions {
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   int (*name_of)(int, const char**);
 };
+
+std::string describe(const cuda_facts& facts) {
+  return fmt::format("{}, CUDA driver {}.{}", facts.name, facts.cuda_version / 1000, facts.cuda_version % 1000 / 10);
+}
 
 std::shared_ptr<cuda_device> cuda_device::open(int number) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -89,6 +94,7 @@ std::shared_ptr<cuda_device> cuda_device::open(int number) {
   find(calls->bus_id, "cuDeviceGetPCIBusId");
   find(calls->attribute, "cuDeviceGetAttribute");
   find(calls->memory, "cuMemGetInfo_v2");
+  find(calls->version, "cuDriverGetVersion");
   find(calls->make_event, "cuEventCreate");
   find(calls->destroy_event, "cuEventDestroy_v2");
   find(calls->record, "cuEventRecord");
@@ -190,6 +196,7 @@ cuda_facts cuda_device::facts() const {
   check(call_->attribute(&f.multiprocessors, multiprocessor_count, device_), "cuDeviceGetAttribute");
   std::size_t free = 0, total = 0;
   check(call_->memory(&free, &total), "cuMemGetInfo");
+  check(call_->version(&f.cuda_version), "cuDriverGetVersion");
   f.cache_bytes = static_cast<std::uint64_t>(cache);
   f.free_bytes = free;
   f.total_bytes = total;

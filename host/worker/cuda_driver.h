@@ -24,7 +24,11 @@ struct cuda_facts {
   std::string name, bus;  // bus: "0000:17:00.0", by which NVML knows it
   std::uint64_t cache_bytes = 0, total_bytes = 0, free_bytes = 0;
   int multiprocessors = 0;
+  int cuda_version = 0;  // that the driver speaks: 13000
 };
+
+// "NVIDIA H200, CUDA driver 13.0"
+std::string describe(const cuda_facts& facts);
 
 // The primary context of one device, current on the thread that opens it. All functions throw cuda_failure.
 class cuda_device {

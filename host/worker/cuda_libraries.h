@@ -9,8 +9,9 @@ namespace msabench {
 
 struct found_library {
   void* handle = nullptr;  // stays open; null: nowhere
-  std::string path;        // as it was opened
-  std::vector<std::string> tried;
+  std::string path;        // of the file, as the loader found it
+  std::string place;       // which of the places below had it: "the loader's path"
+  std::string searched;    // all of them, in their order, with what each came to here
 };
 
 // "libcublas.so" in major versions `majors`, newest first: in $MSABENCH_CUDA_LIBS (folders with colons), on the loader's

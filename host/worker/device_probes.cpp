@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "core/units.h"
@@ -112,11 +113,13 @@ struct cublas {
   int (*create)(handle*) = nullptr;
   int (*destroy)(handle) = nullptr;
   int (*set_stream)(handle, void*) = nullptr;
+  int (*version)(handle, int*) = nullptr;
   int (*multiply)(handle, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
                   const void*, void*, int, int, int, int) = nullptr;
   found_library library;
 
-  cublas() : library(open_cuda_library("libcublas.so", {13, 12, 11})) {
+  void open() {
+    library = open_cuda_library("libcublas.so", {13, 12, 11});
     if (library.handle == nullptr) return;
     const auto find = [&](auto& to, const char* symbol) {
       to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library.handle, symbol));
@@ -124,10 +127,14 @@ struct cublas {
     find(create, "cublasCreate_v2");
     find(destroy, "cublasDestroy_v2");
     find(set_stream, "cublasSetStream_v2");
+    find(version, "cublasGetVersion_v2");
     find(multiply, "cublasGemmEx");
   }
-  bool complete() const { return create && destroy && set_stream && multiply; }
+  bool complete() const { return create && destroy && set_stream && version && multiply; }
 };
+
+// compute-sanitizer sets this in the processes that it instruments.
+bool under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
 
 class device_probes final : public machine_probes {
  public:
@@ -171,12 +178,8 @@ class device_probes final : public machine_probes {
   }
 
   std::string source() const override {
-    return fmt::format(
-        "{}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}",
-        handle_ == nullptr
-            ? "no cuBLAS was found (MSABENCH_CUDA_LIBS names folders), so no limit of arithmetic is known"
-            : fmt::format("{0}x{0}x{0} products of random bf16 matrices by {1}", side, blas_.library.path),
-        format_bytes(static_cast<double>(bytes_)), empty_graph_us_, facts_.name);
+    return fmt::format("{}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}", products(),
+                       format_bytes(static_cast<double>(bytes_)), empty_graph_us_, facts_.name);
   }
 
   double clock_mhz() override {
@@ -191,6 +194,21 @@ class device_probes final : public machine_probes {
  private:
   static constexpr int side = 8192;
 
+  std::string products() const {
+    if (handle_ != nullptr)
+      return fmt::format(
+          "{0}x{0}x{0} products of random bf16 matrices by cuBLAS {1}.{2}.{3} ({4}, found in {5}; searched in {6})",
+          side, version_ / 10000, version_ / 100 % 100, version_ % 100, blas_.library.path, blas_.library.place,
+          blas_.library.searched);
+    if (under_sanitizer())
+      return "no products of matrices, since compute-sanitizer runs this process and would need minutes for them, so "
+             "no "
+             "limit of arithmetic is known";
+    return fmt::format("{} (searched in {}), so no limit of arithmetic is known",
+                       blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " does not work",
+                       blas_.library.searched);
+  }
+
   unsigned blocks() const { return static_cast<unsigned>(facts_.multiprocessors) * 4; }
 
   // Far beyond the cache, and a multiple of what all threads read in one step.
@@ -204,10 +222,13 @@ class device_probes final : public machine_probes {
 
   // Random numbers: products of zeros need less power and run faster.
   void make_matrices() {
+    if (under_sanitizer()) return;
+    blas_.open();
     if (!blas_.complete() || blas_.create(&handle_) != 0) {
       handle_ = nullptr;
       return;
     }
+    blas_.version(handle_, &version_);
     blas_.set_stream(handle_, stream_.get());
     constexpr std::size_t elements = std::size_t{side} * side;
     std::vector<std::uint16_t> values(elements);
@@ -273,6 +294,7 @@ class device_probes final : public machine_probes {
   void *first_ = nullptr, *last_ = nullptr, *read_ = nullptr, *clock_ = nullptr, *nothing_ = nullptr;
   device_address data_ = 0, a_ = 0, b_ = 0, c_ = 0, answer_ = 0;
   std::uint64_t bytes_ = 0;
+  int version_ = 0;  // of cuBLAS: 130100
   double empty_graph_us_ = 0;
 };
 

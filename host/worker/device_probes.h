@@ -10,7 +10,7 @@
 
 namespace msabench {
 
-// Without cuBLAS types() is empty and source() says so. Throws cuda_failure.
+// Without cuBLAS, and under compute-sanitizer, types() is empty and source() says so. Throws cuda_failure.
 std::unique_ptr<machine_probes> make_device_probes(std::shared_ptr<cuda_device> device);
 
 }  // namespace msabench

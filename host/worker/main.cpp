@@ -19,6 +19,7 @@
 #include "host/plugin_session.h"
 #include "host/protocol.h"
 #include "host/worker/address_space.h"
+#include "host/worker/cuda_driver.h"
 #include "host/worker/timed_run.h"
 
 #ifdef MSABENCH_SANITIZED
@@ -121,7 +122,9 @@ class worker final : public session_events {
     sessions_.push_back(std::move(loaded));
     // A worker that takes the place of one that died gets a case next, and maps all of it.
     limits_->unlimited();
-    send(protocol::encode(sessions_.back()->identity()));
+    plugin_identity identity = sessions_.back()->identity();
+    if (const auto on = sessions_.back()->on_device()) identity.device = describe(on->facts());
+    send(protocol::encode(identity));
   }
 
   void query(const nlohmann::json& body) {

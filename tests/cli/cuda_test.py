@@ -59,7 +59,9 @@ class Example(ProgramTest):
 
     def test_every_fault_fits_and_changes_something(self):
         self.assertGreaterEqual(len(self.faults()), 7)
-        for fault in self.faults():
+        tools = subprocess.run([sys.executable, PLANT, "--list-sanitizers"], text=True, capture_output=True, check=True).stdout.split()
+        self.assertEqual(tools, ["memcheck", "racecheck", "initcheck", "synccheck"])
+        for fault in self.faults() + tools:
             target = self.folder / f"{fault}.cu"
             subprocess.run([sys.executable, PLANT, fault, EXAMPLE, target], check=True)
             self.assertNotEqual(target.read_text(), EXAMPLE.read_text(), fault)

@@ -217,6 +217,28 @@ TEST(core_list, keeps_the_cost_rules) {
   EXPECT_LE(implementation, 1'500'000'000);
 }
 
+// Under a race checker a launch takes a hundred times as long.
+TEST(sanitize_list, is_small_and_has_every_operator) {
+  const auto core = load_list("core");
+  const auto cases = choose(load_list("sanitize"), {});
+  EXPECT_LE(cases.size(), 20U);
+  std::set<op> operators, of_core;
+  std::set<std::pair<op, page_layout>> layouts;
+  std::set<op> decode, ragged;
+  for (const auto& c : cases) {
+    EXPECT_NE(std::ranges::find(core.names, name_without_seed(c)), core.names.end()) << name(c);
+    EXPECT_LE(implementation_triples(c), 1'000'000) << name(c);
+    operators.insert(c.operation);
+    layouts.insert({c.operation, c.layout});
+    (name(c).find("/q1.") != std::string::npos ? decode : ragged).insert(c.operation);
+  }
+  for (const auto& c : choose(core, {})) of_core.insert(c.operation);
+  EXPECT_EQ(operators, of_core);
+  for (const op o : {op::attend, op::dense, op::score, op::index, op::msa})
+    for (const auto l : {page_layout::contiguous, page_layout::paged}) EXPECT_TRUE(layouts.contains({o, l})) << name(o);
+  for (const op o : {op::attend, op::dense, op::msa}) EXPECT_TRUE(decode.contains(o) && ragged.contains(o)) << name(o);
+}
+
 // A night, not a week: about ten minutes of oracle and launches on two cores beyond `core`.
 TEST(full_list, keeps_the_cost_rules) {
   const auto core = load_list("core"), full = load_list("full");

@@ -19,7 +19,8 @@ except ImportError:
 
 TOOL, SCHEMA_PATH = sys.argv[1], pathlib.Path(sys.argv[2])
 SCHEMA = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-RUNS = {"clean": 0, "mixed": 70, "partial": 2, "insensitive": 2, "random": 1, "unsupported": 3, "empty": 3}
+RUNS = {"clean": 0, "mixed": 70, "partial": 2, "insensitive": 2, "random": 1, "unsupported": 3, "empty": 3, "open": 2,
+        "parts": 1}
 
 
 def no_constant(token):
@@ -114,6 +115,21 @@ for parents, keys in REQUIRED:
     for missing in keys:
         DAMAGES["missing " + ".".join(map(str, (*parents, missing)))] = drop(*parents, missing)
 
+# The same, of parts.
+PART_DAMAGES = {
+    "parts as an object": put("run", "parts", {}),
+    "unknown state": put("run", "parts", 0, "state", "skipped"),
+    "state of another type": put("run", "parts", 0, "state", True),
+    "seconds as text": put("run", "parts", 0, "seconds", "3"),
+    "item as a number": put("run", "parts", 0, "item", 3),
+    "source as text": put("run", "merged_from", 0, "conform.json"),
+    "cases as a list": put("run", "merged_from", 0, "cases", []),
+}
+for parents, keys in [(("run", "parts", 0), ["part", "item", "of", "sha256", "state"]),
+                      (("run", "merged_from", 0), ["file", "start", "argv", "shard", "cases", "partial"])]:
+    for missing in keys:
+        PART_DAMAGES["missing " + ".".join(map(str, (*parents, missing)))] = drop(*parents, missing)
+
 # What a schema can't see; the reader must. Each with the run that it is planted in.
 CONTRADICTIONS = {
     "term null without tag": ("mixed", put(*FAIL, "checks", 2, "terms", "exponential", None)),
@@ -121,6 +137,8 @@ CONTRADICTIONS = {
     "a verdict repaired": ("mixed", put(*FAIL, "verdict", "pass")),
     "exit code repaired": ("mixed", put("summary", "exit_code", 0)),
     "partial hidden": ("partial", put("run", "partial", False)),
+    "a failed part hidden": ("parts", put("run", "parts", 2, "state", "passed")),
+    "a part not run cut off": ("open", drop("run", "parts")),
 }
 
 # Additions of a later minor version, which everybody must read.
@@ -180,10 +198,10 @@ class Formats(unittest.TestCase):
                 self.assertEqual(self.report(name)["summary"]["exit_code"], code)
 
     def test_damage_is_refused_by_schema_and_reader(self):
-        whole = self.report("mixed")
-        for name, mutate in DAMAGES.items():
+        damages = [("mixed", *each) for each in DAMAGES.items()] + [("parts", *each) for each in PART_DAMAGES.items()]
+        for run, name, mutate in damages:
             with self.subTest(name):
-                damaged = copy.deepcopy(whole)
+                damaged = copy.deepcopy(self.report(run))
                 if mutate is None:
                     damaged = [damaged]
                 else:
@@ -241,9 +259,11 @@ class Formats(unittest.TestCase):
                         self.assertTrue(element.find(tag).get("type").startswith(case["verdict"]))
                     if tag in ("failure", "error"):
                         self.assertIn(case["repro"], element.find(tag).text)
-            # What is left speaks for the run: there only where no case of it would look bad.
-            self.assertEqual([(suite, tag) for suite, _, tag in found.values()],
-                             [("run", "error")] if run in ("partial", "unsupported", "empty") else [], run)
+            # What is left speaks for parts, and for the run: there only where no case of it would look bad.
+            expected_rest = {"open": [("parts", "error")], "parts": [("parts", "error"), ("parts", None), ("parts", "failure")]}
+            for of_run in ("partial", "unsupported", "empty"):
+                expected_rest[of_run] = [("run", "error")]
+            self.assertEqual([(suite, tag) for suite, _, tag in found.values()], expected_rest.get(run, []), run)
 
     def test_junit_totals_are_the_sums(self):
         for run in RUNS:

@@ -144,6 +144,18 @@ TEST(perf_report, page_names_machine_command_and_limits) {
   const std::string page = perf_markdown_text(run);
   for (const char* part : {"a CPU, 2 cores, an OS", "`msabench perf`", "300 GFLOP/s", "20 GB/s", "decode, context 8K"})
     EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+  EXPECT_EQ(perf_limits_text(run), "limits: 300 GFLOP/s, 20 GB/s: measured");
+  EXPECT_FALSE(to_report_json(run).contains("ceilings_missing"));
+}
+
+TEST(perf_report, tells_why_no_limits_are_known) {
+  perf_run run = run_of({item("attend", item_state::measured)});
+  EXPECT_EQ(perf_limits_text(run), "");
+  run.ceilings.bytes_per_s = 2e10;
+  run.ceilings.source = "no cuBLAS was found";
+  EXPECT_EQ(perf_limits_text(run), "limits: not known: no cuBLAS was found");
+  EXPECT_NE(perf_markdown_text(run).find("\n- limits: not known: no cuBLAS was found\n"), std::string::npos);
+  EXPECT_EQ(to_report_json(run)["ceilings_missing"], "no cuBLAS was found");
 }
 
 }  // namespace

@@ -198,11 +198,26 @@ run_record unsupported_run() {
 
 run_record empty_run() { return base_run(); }
 
+run_record open_run() {
+  auto run = clean_run();
+  run.merged_from = {{"first/conform-naive.json", "2026-01-31T12:00:00Z", {"msabench", "check"}, 1, 2, 2, false}};
+  run.parts = {{"sanitize", "racecheck", "naive", run.implementation.sha256, part_state::not_run, "no such tool", 0}};
+  return run;
+}
+
+run_record parts_run() {
+  auto run = open_run();
+  run.parts.push_back({"sanitize", "memcheck", "naive", run.implementation.sha256, part_state::passed, "", 12.5});
+  run.parts.push_back({"faults", "race", "suite", "", part_state::failed, hostile_text, 3});
+  return run;
+}
+
 std::vector<std::pair<std::string, run_record>> sample_runs() {
   return {{"clean", clean_run()},     {"mixed", mixed_run()},
           {"partial", partial_run()}, {"insensitive", insensitive_run()},
           {"random", random_run()},   {"unsupported", unsupported_run()},
-          {"empty", empty_run()}};
+          {"empty", empty_run()},     {"open", open_run()},
+          {"parts", parts_run()}};
 }
 
 }  // namespace msabench

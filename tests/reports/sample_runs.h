@@ -21,6 +21,8 @@ run_record insensitive_run();  // a pass and a blind case
 run_record random_run();
 run_record unsupported_run();  // nothing else
 run_record empty_run();        // no case
+run_record open_run();         // merged, with a part that was not run
+run_record parts_run();        // and one that passed, and one that failed
 
 // Each of the above under its name: "clean", "mixed", ...
 std::vector<std::pair<std::string, run_record>> sample_runs();

@@ -34,7 +34,7 @@ class scripts(unittest.TestCase):
 
     def test_help_and_unknown_arguments_from_any_folder(self):
         with tempfile.TemporaryDirectory() as elsewhere:
-            for name in ["ci/setup", "ci/test", "ci/nightly", "ci/format"]:
+            for name in ["ci/setup", "ci/test", "ci/nightly", "ci/format", "ci/gpu"]:
                 with self.subTest(script=name):
                     shown = run("bash", str(tree.ROOT / name), "--help", cwd=elsewhere)
                     self.assertEqual(shown.returncode, 0)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants one fault each into the CUDA example plugin, for the device's conformance run.
+"""Plants one fault each into the CUDA example plugin, for the device's conformance run and for sanitizers.
 
 usage: plant.py FAULT SOURCE TARGET    writes TARGET, SOURCE with the fault
-       plant.py --list                 names the faults
+       plant.py --list                 names the faults that conformance has to find
+       plant.py --list-sanitizers      names those that a tool of compute-sanitizer has to find; each has the tool's name
 Each fault is one replacement that must fit SOURCE exactly once.
 """
 import pathlib
@@ -46,15 +47,45 @@ FAULTS = {
     "empty_slot": ("ids[slot] < 0 ? 0 :", "ids[slot] < -1 ? 0 :"),
 }
 
+RUN = """msabench_status run(msabench_plan* plan, const msabench_args* args, void*, void* stream) {
+  return guarded([=] {
+"""
+
+
+def beside(kernel, threads):
+    """A kernel of its own before each launch, on two integers of the plugin's; no result depends on it."""
+    return RUN, f"""__global__ void beside(int* own) {{
+  {kernel}
+}}
+
+{RUN}    static int* const own = [] {{
+      int* p = nullptr;
+      cudaMalloc(&p, 2 * sizeof *p);
+      return p;
+    }}();
+    beside<<<1, {threads}, 0, static_cast<cudaStream_t>(stream)>>>(own);
+"""
+
+
+# Results are right in spite of these: the memory past an allocation is there, what it holds is not looked at.
+SANITIZERS = {
+    "memcheck": beside("own[2] = 1;", 1),
+    "racecheck": FAULTS["race"],
+    "initcheck": beside("own[1] = own[0];", 1),
+    # Lanes of a mask that leaves them out.
+    "synccheck": beside("__syncwarp(0xf);\n  own[0] = 1;", 32),
+}
+
 
 def main(arguments):
-    if arguments == ["--list"]:
-        print("\n".join(FAULTS))
+    lists = {"--list": FAULTS, "--list-sanitizers": SANITIZERS}
+    if len(arguments) == 1 and arguments[0] in lists:
+        print("\n".join(lists[arguments[0]]))
         return 0
-    if len(arguments) != 3 or arguments[0] not in FAULTS:
+    if len(arguments) != 3 or arguments[0] not in {**FAULTS, **SANITIZERS}:
         print(__doc__, file=sys.stderr)
         return 64
-    old, new = FAULTS[arguments[0]]
+    old, new = {**FAULTS, **SANITIZERS}[arguments[0]]
     text = pathlib.Path(arguments[1]).read_text(encoding="utf-8")
     if text.count(old) != 1:
         print(f"plant.py: {arguments[0]}: its place is {text.count(old)} times in {arguments[1]}; mend the fault", file=sys.stderr)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ci/gpu on a machine without a GPU: a program that leaves `--device cuda` out and judges plain plugins, and a compute-sanitizer that
+is a script. What is tested is which parts run, are skipped, are not run, and what a merged report says of them."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from program import BUILD, MSABENCH, SOURCE, ProgramTest, run
+
+PROGRAM = """#!/usr/bin/env bash
+# Plain plugins in the place of CUDA's, two operators in the place of a level, and a perf that measures nothing.
+arguments=()
+while (($# > 0)); do
+  case "$1" in
+    --device | --filter) shift ;;
+    --level) arguments+=(--level sanitize --op select,combine); shift ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+if [[ "${arguments[0]}" == perf ]]; then
+  echo "perf ended"
+  exit "${FAKE_PERF:-0}"
+fi
+exec PROGRAM "${arguments[@]}"
+"""
+
+SANITIZER = """#!/usr/bin/env bash
+while [[ "$1" == --* ]]; do
+  case "$1" in
+    --version) echo "Version 1.2.3"; exit ;;
+    --tool) tool="$2" ;;
+    --log-file) log="$2" ;;
+  esac
+  shift 2
+done
+if [[ "${FAKE_SANITIZER:-}" == refuses ]]; then
+  echo "========= Error: Device not supported" >"$log"
+  exit 1
+fi
+code=0
+"$@" || code=$?
+errors=0
+[[ "$*" != */sanitizer/* || "${FAKE_SANITIZER:-}" == blind ]] || errors=1
+[[ -z "${FAKE_ERROR:-}" || "$tool $*" != $FAKE_ERROR ]] || errors=2
+((errors == 0)) || echo '========= Invalid __global__ write of "4\\5" bytes' >"$log"
+if [[ "$tool" == racecheck ]]; then
+  echo "========= RACECHECK SUMMARY: $errors hazards displayed ($errors errors, 0 warnings)" >>"$log"
+else
+  echo "========= ERROR SUMMARY: $errors errors" >>"$log"
+fi
+exit "$code"
+"""
+
+TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
+
+
+class GpuScript(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.dist, self.out = self.folder / "dist", self.folder / "out"
+        naive = BUILD / "lib" / "msabench" / "naive.so"
+        for name in ["ci", "bin", "cuda/sanitizer"]:
+            (self.dist / name).mkdir(parents=True)
+        for name in ["gpu", "lib.sh"]:
+            shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
+        self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
+        (self.dist / "bin" / "msabench-worker").write_text("worker")
+        shutil.copy(naive, self.dist / "cuda" / "example.so")
+        for tool in TOOLS:
+            shutil.copy(naive, self.dist / "cuda" / "sanitizer" / f"{tool}.so")
+        self.sanitizer = self.folder / "compute-sanitizer"
+        self.script(self.sanitizer, SANITIZER)
+
+    def script(self, path, text):
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def gpu(self, *arguments, code, **env):
+        environment = {"PATH": "/usr/bin:/bin", "COMPUTE_SANITIZER": str(self.sanitizer), **env}
+        done = subprocess.run(["bash", str(self.dist / "ci" / "gpu"), *map(str, arguments)], text=True, capture_output=True, env=environment,
+                              stdin=subprocess.DEVNULL, timeout=300)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def parts(self, folder=None):
+        return [json.loads(line) for line in ((folder or self.out) / "parts.jsonl").read_text().splitlines()]
+
+    # Whatever the build tree's state is: a build with local changes takes nothing over.
+    def clean(self):
+        probe = self.folder / "probe.json"
+        run("check", "--impl", "naive", "--level", "sanitize", "--op", "select", "--json", probe)
+        return not json.loads(probe.read_text())["suite"]["dirty"]
+
+    def test_every_tool_runs_on_the_worker_and_the_plugin(self):
+        text = self.gpu("sanitize", "--out", self.out, code=0)
+        self.assertIn("sanitize: all passed", text)
+        expected = {(tool, "example") for tool in TOOLS} | {(f"{tool} of the worker's kernels", "suite") for tool in TOOLS}
+        self.assertEqual({(p["item"], p["of"]) for p in self.parts()}, expected)
+        self.assertEqual({p["state"] for p in self.parts()}, {"passed"})
+        self.assertLessEqual(len(list(self.out.iterdir())), 8)
+        again = self.gpu("sanitize", "--out", self.out, code=0)
+        self.assertEqual(again.count("passed before"), 8 if self.clean() else 0)
+
+    def test_without_compute_sanitizer_nothing_passes(self):
+        text = self.gpu("sanitize", "--out", self.out, code=4, COMPUTE_SANITIZER=str(self.folder / "nowhere"))
+        self.assertIn("not run: no compute-sanitizer", text)
+        self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
+        # It is done when there is one.
+        self.gpu("sanitize", "--out", self.out, code=0)
+
+    def test_one_that_does_not_run_here_is_told(self):
+        text = self.gpu("sanitize", "--out", self.out, code=4, FAKE_SANITIZER="refuses")
+        self.assertIn("doesn't run a known-good kernel here", text)
+        self.assertIn("Device not supported", text)
+        self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
+
+    def test_one_that_sees_nothing_proves_nothing(self):
+        text = self.gpu("sanitize", "--out", self.out, code=4, FAKE_SANITIZER="blind")
+        self.assertIn("the sanitizer sees nothing", text)
+        self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
+
+    def test_an_error_fails_and_is_kept(self):
+        error = f"racecheck *--impl {self.dist}/cuda/example.so*--level sanitize*"
+        text = self.gpu("sanitize", "--out", self.out, code=1, FAKE_ERROR=error)
+        self.assertIn("racecheck of example: FAILED: 2 errors: Invalid __global__ write", text)
+        self.assertEqual([(p["item"], p["of"]) for p in self.parts() if p["state"] == "failed"], [("racecheck", "example")])
+        self.assertIn("Invalid __global__ write", (self.out / "sanitize.txt").read_text())
+        if self.clean():
+            self.assertIn("racecheck of example: FAILED before", self.gpu("sanitize", "--out", self.out, code=1))
+
+    def test_what_takes_too_long_is_left(self):
+        text = self.gpu("sanitize", "--out", self.out, "--seconds", 1, code=2)
+        self.assertIn("8 left", text)
+
+    def test_parts_of_several_sessions_make_one_report(self):
+        first, second, merged = self.folder / "first", self.folder / "second", self.folder / "merged"
+        self.gpu("conform", "--out", first, code=0)
+        self.gpu("sanitize", "--out", second, code=0)
+        text = self.gpu("merge", "--out", merged, first, code=2)
+        self.assertIn("sanitize memcheck of example: no session has run it", text)
+        self.gpu("perf", "--out", first, code=0)
+        text = self.gpu("merge", "--out", merged, first, second, code=2)  # no planted fault was tried
+        self.assertIn("1 of 11 other parts not run: faults all of suite", text)
+        report = json.loads((merged / "example" / "report.json").read_text())
+        self.assertEqual({p["part"] for p in report["run"]["parts"]}, {"sanitize", "perf", "faults"})
+        self.assertEqual(len(report["run"]["merged_from"]), 4)
+        self.assertEqual(report["summary"]["exit_code"], 2)
+        self.assertTrue(all(c["verdict"] == "pass" for c in report["cases"]))
+
+    def test_planted_faults_have_to_be_rejected(self):
+        fault = self.dist / "cuda" / "fault_none.so"
+        shutil.copy(self.dist / "cuda" / "example.so", fault)
+        text = self.gpu("conform", "--out", self.out, code=1)
+        self.assertIn("faults fault_none of suite: FAILED: a planted fault that is NOT rejected", text)
+        self.assertEqual(self.gpu("merge", "--out", self.folder / "merged", self.out, code=1).count("failed   faults fault_none"), 1)
+
+    def test_a_busy_machine_is_no_failure(self):
+        text = self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="4")
+        self.assertIn("perf decode of example: not run", text)
+        self.gpu("perf", "--out", self.out, code=1, FAKE_PERF="1")
+
+    def test_a_report_that_is_gone_is_made_again(self):
+        self.gpu("conform", "--out", self.out, code=0)
+        (self.out / "conform-example.json").unlink()
+        text = self.gpu("conform", "--out", self.out, code=0)
+        self.assertNotIn("passed before", text)
+        self.assertEqual(len(json.loads((self.out / "conform-example.json").read_text())["run"]["merged_from"]), 4)
+        text = self.gpu("conform", "--out", self.out, code=0)
+        self.assertEqual(text.count("passed before"), 4 if self.clean() else 0)
+        # Another file of the same name.
+        shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", self.dist / "cuda" / "example.so")
+        text = self.gpu("conform", "--out", self.out, code=0)
+        self.assertIn("is of another commit or plugin", text)
+        self.assertEqual(json.loads((self.out / "conform-example.json").read_text())["implementation"]["name"], "cpu")
+
+    def test_bad_arguments(self):
+        many = [self.folder / f"p{i}.so" for i in range(8)] + [self.folder / "odd name.so"]
+        for each in many:
+            each.write_text("")
+        odd = many.pop()
+        for arguments, words in [(["sanitize", "--out"], "--out: needs a value"), (["merge"], "FOLDER: none given"),
+                                 (["merge", self.folder / "nowhere"], "is no folder"), (["conform", "nowhere"], "PLUGIN nowhere: is neither"),
+                                 (["perf", "--seconds", "x"], "--seconds x"), (["perf", "--dist", self.folder], "holds no bin/msabench"),
+                                 (["conform"] + 2 * [self.dist / "cuda" / "example.so"], "another one has that name"), (["conform", *many], "give at most 7 at a time"),
+                                 (["sanitize", odd], "rename it"), ([], "part (none)")]:
+            with self.subTest(arguments=arguments):
+                self.assertIn(words, self.gpu(*arguments, code=64))
+        self.folder.joinpath("empty").mkdir()
+        self.assertIn("nothing was judged", self.gpu("merge", self.folder / "empty", code=3))
+
+
+if __name__ == "__main__":
+    unittest.main()
