@@ -23,7 +23,7 @@ namespace {
 struct arguments {
   implementation_options impl;
   std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
-                       layout, budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
+                       layout, fp8 = "none", budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
   std::vector<std::string> operators;
   output out;
 };
@@ -55,6 +55,9 @@ suite_request parse_suite_request(const arguments& a) {
     r.layout = a.layout;
   }
   r.types = a.type;
+  constexpr std::string_view forms[] = {"none", "token", "tensor"};
+  require_word("--fp8", a.fp8, forms);
+  r.fp8 = a.fp8 == "none" ? scale_form::none : a.fp8 == "token" ? scale_form::token : scale_form::tensor;
   r.seed = parse_uint64("--seed", a.seed);
   for (const auto& o : a.operators) {
     const auto known = op_from_name(o);
@@ -146,6 +149,11 @@ void add_perf(CLI::App& app, invocation& chosen) {
   verb->add_option("--type", a->type, "Storage type: bf16, fp16 or fp32")->capture_default_str();
   verb->add_option("--layout", a->layout, "Cache layout: paged or contig; default paged, of suite training contig")
       ->type_name("LAYOUT");
+  verb->add_option(
+          "--fp8", a->fp8,
+          "Keys, values and index operands in e4m3, with a scale for each token and head, or for each tensor: none, "
+          "token or tensor")
+      ->capture_default_str();
   verb->add_option("--cache", a->cache, "cold: inputs come from memory; hot: from a cache where they fit")
       ->capture_default_str();
   verb->add_option("--busy", a->busy, "refuse: no numbers from a busy machine; tell: numbers with a remark")

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/back_to_back.h"
 #include "core/check_result.h"
 #include "core/record.h"
 #include "core/samples.h"
@@ -34,13 +35,15 @@ struct perf_ceilings {
   std::map<std::string, double> flops;  // FLOP/s by the operands' format
   double bytes_per_s = 0;
   std::string source;
-  std::vector<double> flops_samples, bytes_samples;  // raw, in the order of measurement
+  // Raw, in the order of measurement; e4m3 apart, since it is another measurement than that of all other formats.
+  std::vector<double> flops_samples, e4m3_samples, bytes_samples;
 
   bool known() const { return bytes_per_s > 0 && !flops.empty(); }
 };
 
 struct perf_work {
   double useful_flops = 0;
+  double index_flops = 0;                // of the useful ones, those between operands of the index branch
   std::optional<double> executed_flops;  // where an implementation's tiles are known
   double compulsory_bytes = 0, algorithmic_bytes = 0;
 };
@@ -58,6 +61,9 @@ struct perf_figures {
   bool gain_verified = false;          // both outputs were judged right
   std::optional<double> share_of_msa;  // of a stage: its time / that of msa of the same implementation
   std::optional<double> against;       // time of the other implementation / time
+  // The same two of launches back to back. Clocks that the power limit has lowered are part of what these compare.
+  std::optional<double> back_to_back_gain, back_to_back_against;
+  std::string gain_refused, against_refused;  // why the two times are not compared, where both are there
 };
 
 struct perf_item {
@@ -66,10 +72,12 @@ struct perf_item {
   std::uint64_t seed = 0;
   int implementation = 0;  // index into perf_run::implementations
   item_state state = item_state::not_run;
-  std::string reason;      // one line; empty where measured
-  samples timing;          // raw, kept whatever the state
-  sample_summary time_us;  // of them
-  bool converged = false;  // the interval is as narrow as asked for
+  std::string reason;                   // one line; empty where measured
+  samples timing;                       // raw, kept whatever the state
+  sample_summary time_us;               // of them
+  bool converged = false;               // the interval is as narrow as asked for
+  std::vector<std::int64_t> low_clock;  // samples that began far below the median clock, by number
+  back_to_back in_a_row;                // launches that nobody waited for in between; no part of time_us
   std::int64_t launches = 0;
   perf_work work;
   std::optional<perf_figures> figures;  // measured and unverified items
@@ -104,7 +112,7 @@ struct perf_run {
   bool suite_dirty = false;
   std::vector<std::string> argv;
   std::string start_utc;
-  std::string suite;  // "decode", "prefill", "crossover", "layer", "training"
+  std::string suite;
   std::uint64_t seed = 0;
   double budget_s = 0, estimated_s = 0;
   std::string cache;  // "cold" or "hot", as asked for

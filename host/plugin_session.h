@@ -7,6 +7,7 @@
 // it was. It can't survive a signal, an exit or a hang: those are the worker's, seen by its parent.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,6 +83,12 @@ class memory_limiter {
   virtual void thaw() = 0;
 };
 
+// Launches that were enqueued without waiting in between.
+struct launches_in_a_row {
+  double seconds = 0;    // of all timed ones together, by the device's clock
+  double enqueue_s = 0;  // that the host took for each of the first ones, before it could have to wait for the device
+};
+
 // A plan with its workspace, for timing: between two launches there is nothing but the launch. Not for two threads.
 class prepared_plan {
  public:
@@ -91,6 +98,11 @@ class prepared_plan {
   virtual std::size_t bind(bound_case tensors) = 0;
   // Seconds of one launch, on a device those of its own clock. Nothing if it ended in anything but OK, which `seen` then tells.
   virtual std::optional<double> launch(std::size_t tensors, observation& seen) = 0;
+  // Devices only: a launch for each of `tensors`, of which the first `lead` are not timed. `near_end` is called while about
+  // the last tenth of them runs. Nothing if one ended in anything but OK, which `seen` then tells.
+  virtual std::optional<launches_in_a_row> launch_in_a_row(std::span<const std::size_t> tensors, std::size_t lead,
+                                                           const std::function<void()>& near_end,
+                                                           observation& seen) = 0;
   // What the launches have left changed in the process, or in the bands of the workspace, goes into `seen`.
   virtual void inspect(observation& seen) = 0;
 };
@@ -100,10 +112,11 @@ class plugin_session {
   // Loads and checks the plugin. usage_error (field "--impl") if it is none: no symbol, other major version, NULL from
   // get, a function table with holes. An exception out of get ends in a session that answers every query with it.
   struct file {
-    std::string path, argument;  // the argument is in the environment variable MSABENCH_PLUGIN_ARGUMENT while it is loaded
+    std::string path,
+        argument;  // the argument is in the environment variable MSABENCH_PLUGIN_ARGUMENT while it is loaded
   };
-  static std::unique_ptr<plugin_session> load(const file& what, device where, int threads,
-                                              session_events& events, memory_limiter* limits);
+  static std::unique_ptr<plugin_session> load(const file& what, device where, int threads, session_events& events,
+                                              memory_limiter* limits);
   virtual ~plugin_session() = default;
 
   virtual const plugin_identity& identity() const = 0;

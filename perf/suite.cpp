@@ -71,6 +71,8 @@ std::string family_of(op o, perf_selection selection) {
   return first ? full_name(*first, first->variants.front()) : "";
 }
 
+bool has_scales(op o) { return o == op::score || o == op::index || o == op::attend || o == op::dense || o == op::msa; }
+
 bool has_cache(op o) {
   return std::ranges::any_of(slots_of(o), [](const slot_rule& rule) { return !rule.paged_shape.empty(); });
 }
@@ -79,7 +81,8 @@ case_spec make_case(const suite_request& r, op o, const suite_point& p, const st
   std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
   if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
-  const std::string options = o == op::combine ? "/split8" : "";
+  std::string options = o == op::combine ? "/split8" : "";
+  if (has_scales(o) && r.fp8 != scale_form::none) options += r.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
   // Training has contiguous batches, and what is compared with it reads the same.
   const std::string layout = has_cache(o) ? "." + (r.suite == perf_suite::training ? "contig" : r.layout) : "";
   const std::string text =
@@ -184,6 +187,14 @@ work work_of_case(const case_spec& c, const problem& p, std::optional<selection_
     return work_of(split, sequences(c), options);
   }
   return work_of(p, sequences(c), options);
+}
+
+perf_work least_work(const case_spec& c, const problem& p, std::optional<selection_counts> selection) {
+  const work w = work_of_case(c, p, std::move(selection));
+  perf_work told{w.useful_flops, 0, {}, w.compulsory_bytes.least, w.algorithmic_bytes};
+  if (c.operation == op::score || c.operation == op::index) told.index_flops = w.useful_flops;
+  if (c.operation == op::msa) told.index_flops = 2.0 * p.di * p.hi * static_cast<double>(causal_pairs(sequences(c)));
+  return told;
 }
 
 double set_bytes(const case_spec& c, const problem& p) {

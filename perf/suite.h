@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/case.h"
+#include "core/perf_record.h"
 #include "core/work.h"
 
 namespace msabench {
@@ -28,6 +29,7 @@ struct suite_request {
   std::int64_t chunk = 0;  // prefill: the last so many tokens of each context; 0: all of them
   perf_selection selection = perf_selection::random;
   std::string shape = "m3", types = "bf16", layout = "paged";  // as in case names
+  scale_form fp8 = scale_form::none;                           // of operators with scaled operands: these are e4m3
   std::vector<op> operators;                                   // only these; empty: all of the suite
   std::uint64_t seed = 0;
 };
@@ -43,6 +45,9 @@ std::vector<suite_point> plan_suite(const suite_request& request);
 
 // The work of one call of the case; `selection` where its ids are known.
 work work_of_case(const case_spec& c, const problem& p, std::optional<selection_counts> selection = {});
+
+// The same as a report has it, with the least bytes of a selection that is not known.
+perf_work least_work(const case_spec& c, const problem& p, std::optional<selection_counts> selection = {});
 
 // Memory that inputs and outputs of one set take.
 double set_bytes(const case_spec& c, const problem& p);

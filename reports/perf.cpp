@@ -67,18 +67,44 @@ std::string verified(const perf_item& i) {
   return fmt::format("{} of {} rows", i.rows_checked, i.rows_total);
 }
 
+// A gain that is refused is a word, and its reason stands below.
+std::string gain(const std::optional<double>& x, const std::string& refused, const char* mark = "") {
+  return !refused.empty() ? "clocks" : x ? times(x) + mark : "-";
+}
+
+std::string samples_of(const perf_item& i) {
+  return i.low_clock.empty() ? fmt::format("{}", i.time_us.count)
+                             : fmt::format("{} ({} low clock)", i.time_us.count, i.low_clock.size());
+}
+
+bool launched_in_a_row(const perf_item& i) { return !i.in_a_row.runs.empty() || !i.in_a_row.reason.empty(); }
+
+// What stands beside a figure of launches back to back, or why there is none.
+std::string in_a_row_text(const back_to_back& b) {
+  if (b.runs.empty()) return "not measured back to back: " + b.reason;
+  const back_to_back_run& r = b.runs.back();
+  std::string text = fmt::format("back to back {} launches after {}", r.launches, r.lead);
+  if (r.sm_mhz > 0) text += fmt::format(", near their end at {:.0f} MHz", r.sm_mhz);
+  if (r.power_w > 0) text += fmt::format(", {:.0f} W, NVML says {:.0f} MHz", r.power_w, r.nvml_mhz);
+  if (b.by_enqueueing())
+    text += fmt::format("; the host takes {:.3g} us to enqueue one, which limits them", r.enqueue_us);
+  return text;
+}
+
 // Numbers of items that have one; the others stand below the table with their reason.
 row cells(const perf_run& run, const perf_item& i) {
   const perf_figures& f = *i.figures;
-  return {
-      i.operation, label(run, i.implementation), format_duration_s(i.time_us.median * 1e-6),
-      // One sample scatters by nothing that is known.
-      (i.time_us.count > 1 ? fmt::format("{:.1f} %", 100 * i.time_us.relative_half_width) : "-") +
-          (i.converged ? "" : " !"),
-      fmt::format("{}", i.time_us.count), i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
-      fmt::format("{:.3g}", f.bytes_per_s / 1e9), f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
-      f.gain_over_dense ? times(f.gain_over_dense) + (f.gain_verified ? "" : " ?") : "-", times(f.gain_limit),
-      percent(f.share_of_msa), run.implementations.size() > 1 ? times(f.against) : "", verified(i)};
+  return {i.operation, label(run, i.implementation), format_duration_s(i.time_us.median * 1e-6),
+          i.in_a_row.time_us() ? format_duration_s(*i.in_a_row.time_us() * 1e-6) : "-",
+          // One sample scatters by nothing that is known.
+          (i.time_us.count > 1 ? fmt::format("{:.1f} %", 100 * i.time_us.relative_half_width) : "-") +
+              (i.converged ? "" : " !"),
+          samples_of(i), i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
+          fmt::format("{:.3g}", f.bytes_per_s / 1e9),
+          f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
+          gain(f.gain_over_dense, f.gain_refused, f.gain_verified ? "" : " ?"), times(f.back_to_back_gain),
+          times(f.gain_limit), percent(f.share_of_msa), gain(f.against, f.against_refused),
+          times(f.back_to_back_against), verified(i)};
 }
 
 std::string point_title(const perf_point& p) {
@@ -145,10 +171,21 @@ std::string perf_plan_text(const perf_run& run) {
 }
 
 std::string perf_point_text(const perf_run& run, const perf_point& point) {
-  const row titles = {"operator",  "by",           "time",
-                      "+-",        "samples",      "GFLOP/s",
-                      "GB/s",      "of limit",     "against dense",
-                      "by limits", "share of msa", run.implementations.size() > 1 ? "against other" : "",
+  const row titles = {"operator",
+                      "by",
+                      "time",
+                      "back to back",
+                      "+-",
+                      "samples",
+                      "GFLOP/s",
+                      "GB/s",
+                      "of limit",
+                      "against dense",
+                      "the same back to back",
+                      "by limits",
+                      "share of msa",
+                      "against other",
+                      "other back to back",
                       "verified"};
   std::vector<row> rows;
   std::string below;
@@ -159,7 +196,13 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
     if (i.figures) rows.push_back(cells(run, i));
     if (!i.figures || i.state == item_state::unverified)
       below += fmt::format("- {}: **{}** {}\n", who, upper(name(i.state)), markdown_escaped(i.reason));
-    for (const auto& remark : i.remarks) {
+    std::vector<std::string> remarks_of = i.remarks;
+    if (i.figures && launched_in_a_row(i)) remarks_of.push_back(in_a_row_text(i.in_a_row));
+    if (i.figures)
+      for (const auto& [what, why] : {std::pair{"gain over dense", i.figures->gain_refused},
+                                      std::pair{"comparison with the other", i.figures->against_refused}})
+        if (!why.empty()) remarks_of.push_back(fmt::format("no {}: {}", what, why));
+    for (const auto& remark : remarks_of) {
       const auto told = std::ranges::find(remarks, remark, &std::pair<std::string, std::string>::first);
       if (told == remarks.end())
         remarks.emplace_back(remark, who);
@@ -168,12 +211,15 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
     }
   }
   for (const auto& [remark, who] : remarks) below += fmt::format("- {}: {}\n", who, markdown_escaped(remark));
-  // The column of the other implementation is there only where there is one.
+  // Columns of the other implementation, and of launches back to back, are there only where these are.
   std::vector<row> shown = rows;
   row heads = titles;
-  if (run.implementations.size() < 2) {
-    heads.erase(heads.begin() + 11);
-    for (row& r : shown) r.erase(r.begin() + 11);
+  const bool other = run.implementations.size() > 1, in_a_row = std::ranges::any_of(point.items, launched_in_a_row);
+  for (std::size_t c = titles.size(); c-- > 0;) {
+    const bool of_other = titles[c].starts_with("against other") || titles[c].starts_with("other");
+    if ((other || !of_other) && (in_a_row || titles[c].find("back to back") == std::string::npos)) continue;
+    heads.erase(heads.begin() + static_cast<std::ptrdiff_t>(c));
+    for (row& r : shown) r.erase(r.begin() + static_cast<std::ptrdiff_t>(c));
   }
   return fmt::format("\n### {}\n\n{}\n{}{}{}", point_title(point), conditions_line(point),
                      shown.empty() ? "" : table(heads, shown), shown.empty() || below.empty() ? "" : "\n", below);

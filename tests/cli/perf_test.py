@@ -64,7 +64,7 @@ class Perf(ProgramTest):
         told = json.loads(result.out)
         self.assertIn("measured between the samples", json.dumps(told))
         self.assertIn("measured", {limit["ceilings"] for limit in told["rows"][0]["limits"]})
-        self.assertEqual(set(ceilings["flops"]), {"fp32", "bf16", "fp16"})
+        self.assertEqual(set(ceilings["flops"]), {"fp32", "bf16", "fp16", "e4m3"})
 
     def test_two_implementations_take_turns(self):
         report = self.perf("--impl", "naive", "--against", plugin("example_cpp"), "--op", "attend", code=0)
@@ -159,6 +159,7 @@ class Perf(ProgramTest):
                 (("--budget-s", "0"), ("--budget-s", "0")),
                 (("--cache", "warm", "cold or hot"), ("--cache", "warm")),
                 (("--busy", "maybe"), ("--busy", "maybe")),
+                (("--fp8", "e5m2", "token or tensor"), ("--fp8", "e5m2")),
                 (("--type", "int8"), ("--type", "int8")),
                 (("--layout", "fused"), ("--layout", "fused")),
                 (("--op", "attent"), ("--op", "attent")),

@@ -47,23 +47,33 @@ class told final : public timing_executor {
     seen.probes.types = {"fp32", "bf16", "fp16"};
     seen.probes.source = "told";
     seen.conditions_known = true;
+    seen.on = on;
+    seen.probes.e4m3_flops_per_s = e4m3;
     if (sides.empty()) return seen;
     spec = how;
+    asked.assign(sides.begin(), sides.end());
     seen.usage = usage(static_cast<int>(runs));
     seen.usage.cpu_seconds = 10;
     seen.interrupted = interrupts;
+    seen.seconds = loop_s;
     ++runs;
     for (std::size_t i = 0; i < sides.size(); ++i) {
       side_observation side;
       samples s;
       s.time_us.assign(10, time_us);
+      s.sm_mhz = sm_mhz;
+      side.in_a_row = in_a_row;
       side.seen.timing = {s};
       seen.sides.push_back(std::move(side));
     }
     return seen;
   }
 
-  double flops = 1e11, bytes = 1e10, time_us = 1e4;
+  double flops = 1e11, bytes = 1e10, time_us = 1e4, loop_s = 0;
+  std::vector<double> e4m3, sm_mhz;
+  back_to_back in_a_row;
+  timed_device on;
+  std::vector<timed_side> asked;
   bool interrupts = false;
   std::size_t runs = 0;
   run_spec spec;
@@ -86,7 +96,7 @@ struct world {
   perf_run run() {
     perf_run out;
     out.implementations = {{"fake", "1", "", "", ""}};
-    measure(setup, {{&asked}, {"fake"}, &timing}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
+    measure(setup, {{&asked}, {"fake"}, &timing, on_device}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
     return out;
   }
   static const perf_item& item(const perf_run& r) { return r.points.at(0).items.at(0); }
@@ -95,6 +105,7 @@ struct world {
   told timing;
   perf_setup setup;
   double at_s = 0, busy_before = 0;
+  bool on_device = false;
 };
 
 cpu_usage with_others(double share) {
