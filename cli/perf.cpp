@@ -136,11 +136,14 @@ void add_perf(CLI::App& app, invocation& chosen) {
   a->impl.declare(*verb);
   verb->add_option("--against", a->against, "Second implementation, timed in turn with the first in one process")
       ->type_name("NAME|FILE.so");
-  verb->add_option("--suite", a->suite, "decode, prefill, crossover, layer or training")->capture_default_str();
+  verb->add_option("--suite", a->suite, "decode, prefill, prefill_whole, crossover, topk, layer or training")
+      ->capture_default_str();
   verb->add_option("--context", a->context,
                    "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite");
   verb->add_option("--batch", a->batch, "Sequences of a call")->capture_default_str();
-  verb->add_option("--chunk", a->chunk, "Prefill: only the last tokens, this many of each context");
+  verb->add_option(
+      "--chunk", a->chunk,
+      "Prefill: only the last tokens, this many of each context; prefill_whole, topk: tokens of a chunk, default 8K");
   verb->add_option("--selection", a->selection, "Which blocks are selected: random, realistic or shared64")
       ->capture_default_str();
   verb->add_option("--op", a->operators, "Only these operators")->type_name("OP[,OP...]")->delimiter(',');

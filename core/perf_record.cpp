@@ -101,6 +101,38 @@ json to_json_of(const perf_item& i) {
   return out;
 }
 
+json to_json_of(const perf_whole& w) {
+  json out = {{"context", w.context},
+              {"chunk", w.chunk},
+              {"batch", w.batch},
+              {"operator", w.operation},
+              {"implementation", w.implementation},
+              {"chunks", w.chunks},
+              {"measured", w.measured},
+              {"partial", w.partial()},
+              {"verified", w.verified},
+              {"dense", w.dense}};
+  put_number(out, "useful_flops", w.useful_flops);
+  put_optional(out, "time_us", w.time_us);
+  put_optional(out, "back_to_back_us", w.back_to_back_us);
+  put_optional(out, "gain_over_dense", w.gain_over_dense);
+  return out;
+}
+
+json to_json_of(const perf_topk& t) {
+  json out = {{"phase", t.phase},
+              {"context", t.context},
+              {"query_tokens", t.query_tokens},
+              {"topk", t.topk},
+              {"implementation", t.implementation},
+              {"verified", t.verified}};
+  put_optional(out, "score_us", t.score_us);
+  put_optional(out, "select_us", t.select_us);
+  put_optional(out, "index_us", t.index_us);
+  put_optional(out, "split_over_fused", t.split_over_fused);
+  return out;
+}
+
 json to_json_of(const perf_point& p) {
   auto items = json::array();
   for (const auto& i : p.items) items.push_back(to_json_of(i));
@@ -114,6 +146,7 @@ json to_json_of(const perf_point& p) {
               {"budget_ended", p.budget_ended},
               {"ceilings", p.ceilings.known() ? to_json_of(p.ceilings) : json(nullptr)},
               {"items", items}};
+  if (p.topk) out["topk"] = *p.topk;
   put_number(out, "reuse_distance_bytes", p.reuse_distance_bytes);
   put_number(out, "estimated_s", p.estimated_s);
   put_number(out, "seconds", p.seconds);
@@ -196,6 +229,8 @@ json to_report_json(const perf_run& run) {
       {"points", points},
       {"crossovers", crossovers},
       {"summary", {{"states", states}, {"partial", run.partial}, {"exit_code", exit_code_of(run)}}}};
+  for (const auto& w : run.wholes) out["wholes"].push_back(to_json_of(w));
+  for (const auto& t : run.topk) out["topk"].push_back(to_json_of(t));
   if (run.ceilings.known()) out["ceilings"] = to_json_of(run.ceilings);
   return out;
 }

@@ -95,8 +95,9 @@ struct perf_item {
 struct perf_point {
   std::string phase;  // "decode", "prefill", "training"
   std::int64_t query_tokens = 0, context = 0, batch = 1;
-  std::string selection;  // "random", "realistic", "shared64"
-  bool cold = false;      // inputs came from memory; false: from a cache, at least in part
+  std::string selection;             // "random", "realistic", "shared64"
+  std::optional<std::int64_t> topk;  // suite topk: of the shape at this point
+  bool cold = false;                 // inputs came from memory; false: from a cache, at least in part
   double reuse_distance_bytes = 0;
   std::int64_t rounds_of_sets = 0;  // rounds until an input set is used again
   double estimated_s = 0, seconds = 0;
@@ -105,6 +106,31 @@ struct perf_point {
   double others = 0, steal = 0, load = 0, mhz = 0;  // over the loop; shares of all CPUs
   perf_ceilings ceilings;
   std::vector<perf_item> items;
+};
+
+// A whole sequence, chunk after chunk, by one operator of one implementation. Sums are over all chunks or not there:
+// nothing is made up for a chunk that was not measured.
+struct perf_whole {
+  std::int64_t context = 0, chunk = 0, batch = 1;
+  std::string operation;
+  int implementation = 0;
+  std::int64_t chunks = 0, measured = 0;  // that the sequence has; that have a time
+  std::optional<double> time_us, back_to_back_us;
+  bool verified = false;                  // the outputs of all of them
+  double useful_flops = 0;                // of all chunks that have a time
+  std::optional<double> gain_over_dense;  // time of the fastest dense / time, both over all chunks
+  std::string dense;                      // whose
+  bool partial() const { return measured < chunks; }
+};
+
+// Scores and selection, apart and in one, at one context and top-k. Times in us; nothing: not measured.
+struct perf_topk {
+  std::string phase;
+  std::int64_t context = 0, query_tokens = 0, topk = 0;
+  int implementation = 0;
+  std::optional<double> score_us, select_us, index_us;
+  std::optional<double> split_over_fused;  // (score + select) / index
+  bool verified = false;                   // outputs of all that were measured
 };
 
 struct perf_run {
@@ -131,6 +157,8 @@ struct perf_run {
     std::string note;
   };
   std::vector<crossover> crossovers;
+  std::vector<perf_whole> wholes;  // suite prefill_whole
+  std::vector<perf_topk> topk;     // suite topk
 };
 
 // Items in that state.

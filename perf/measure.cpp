@@ -19,7 +19,9 @@
 #include "perf/clocks.h"
 #include "perf/costs.h"
 #include "perf/figures.h"
+#include "perf/topk.h"
 #include "perf/verify.h"
+#include "perf/whole.h"
 
 namespace msabench {
 namespace {
@@ -110,11 +112,13 @@ class measurement {
     costs_.begin(assumed_,
                  {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()), others_});
     for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
+    if (is_whole()) points = spread(std::move(points));
     events_.planned(run_);
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
       if (run_.partial) return;
       double weight = 0;
+      if (is_whole() && costs_.point_s(points[i]) > setup_.budget_s - seconds_since(start_)) continue;
       for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       const double left = setup_.budget_s - seconds_since(start_);
       run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
@@ -138,10 +142,23 @@ class measurement {
     run_.ceilings.flops_samples.clear();
     run_.ceilings.e4m3_samples.clear();
     run_.ceilings.bytes_samples.clear();
+    const int implementations = static_cast<int>(with_.queries.size());
     if (setup_.what.suite == perf_suite::crossover) find_crossovers();
+    if (setup_.what.suite == perf_suite::topk) run_.topk = topk_rows(run_.points, implementations);
+    if (!is_whole()) return;
+    std::ranges::stable_sort(run_.points, {}, &perf_point::context);
+    run_.wholes = wholes_of(run_, contexts_of(setup_.what), chunk_of(setup_.what), setup_.what.batch, with_.labels);
   }
 
  private:
+  bool is_whole() const { return setup_.what.suite == perf_suite::prefill_whole; }
+
+  static std::vector<suite_point> spread(std::vector<suite_point> points) {
+    std::vector<suite_point> ordered;
+    for (const std::size_t at : spread_order(points.size())) ordered.push_back(std::move(points[at]));
+    return ordered;
+  }
+
   void take_device(const timed_observation& first) {
     if (!with_.on_device) return;
     if (first.ended)
@@ -198,6 +215,7 @@ class measurement {
     point.query_tokens = p.query_tokens;
     point.context = p.context;
     point.batch = p.batch;
+    point.topk = p.topk;
     point.selection = name(setup_.what.selection);
     point.estimated_s = costs_.point_s(p);
     std::list<candidate> all = negotiate_all(p);

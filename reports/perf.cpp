@@ -108,9 +108,9 @@ row cells(const perf_run& run, const perf_item& i) {
 }
 
 std::string point_title(const perf_point& p) {
-  return fmt::format("{}, context {}{}, batch {}, {} selection", p.phase, format_size(p.context),
+  return fmt::format("{}, context {}{}, batch {}, {} selection{}", p.phase, format_size(p.context),
                      p.query_tokens > 1 ? fmt::format(", last {} tokens", format_size(p.query_tokens)) : "", p.batch,
-                     p.selection);
+                     p.selection, p.topk ? fmt::format(", top {}", *p.topk) : "");
 }
 
 // Clock and power over the loop, as they were at half of the samples; empty where no GPU was looked at.
@@ -159,6 +159,45 @@ std::string machine_of(const nlohmann::json& environment) {
     return at == environment.end() ? std::string() : at->is_string() ? at->get<std::string>() : at->dump();
   };
   return fmt::format("{}, {} cores, {}", text("cpu"), text("cores_available"), text("os"));
+}
+
+std::string wholes_text(const perf_run& run) {
+  if (run.wholes.empty()) return {};
+  const bool in_a_row = std::ranges::any_of(run.wholes, [](const auto& w) { return w.back_to_back_us.has_value(); });
+  row titles = {"context", "operator", "by", "chunks", "time", "GFLOP/s", "against dense", "verified"};
+  if (in_a_row) titles.insert(titles.begin() + 5, "back to back");
+  std::vector<row> rows;
+  for (const auto& w : run.wholes) {
+    const auto time = [](const std::optional<double>& us) { return us ? format_duration_s(*us * 1e-6) : "-"; };
+    row r = {format_size(w.context),
+             w.operation,
+             label(run, w.implementation),
+             fmt::format("{} of {}{}", w.measured, w.chunks, w.partial() ? " partial" : ""),
+             time(w.time_us),
+             w.time_us ? fmt::format("{:.3g}", w.useful_flops / *w.time_us / 1e3) : "-",
+             times(w.gain_over_dense),
+             w.measured == 0 ? "-"
+             : w.verified    ? "yes"
+                             : "NO"};
+    if (in_a_row) r.insert(r.begin() + 5, time(w.back_to_back_us));
+    rows.push_back(std::move(r));
+  }
+  return fmt::format("\n### Whole sequences, by chunks of {} tokens\n\n{}", format_size(run.wholes.front().chunk),
+                     table(titles, rows));
+}
+
+std::string topk_text(const perf_run& run) {
+  if (run.topk.empty()) return {};
+  const auto time = [](const std::optional<double>& us) { return us ? format_duration_s(*us * 1e-6) : "-"; };
+  std::vector<row> rows;
+  for (const auto& t : run.topk)
+    rows.push_back({t.phase, format_size(t.context), format_size(t.query_tokens), fmt::format("{}", t.topk),
+                    label(run, t.implementation), time(t.score_us), time(t.select_us),
+                    t.score_us && t.select_us ? time(*t.score_us + *t.select_us) : "-", time(t.index_us),
+                    times(t.split_over_fused), t.verified ? "yes" : "NO"});
+  return "\n### Scores and selection\n\n" + table({"phase", "context", "rows", "top", "by", "score", "select",
+                                                   "score + select", "index", "score + select / index", "verified"},
+                                                  rows);
 }
 
 }  // namespace
@@ -226,7 +265,7 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
 }
 
 std::string perf_summary_text(const perf_run& run) {
-  std::string text = "\n";
+  std::string text = wholes_text(run) + topk_text(run) + "\n";
   for (const auto& c : run.crossovers)
     text += fmt::format(
         "msa by {} is no slower than dense {}\n", label(run, c.implementation),

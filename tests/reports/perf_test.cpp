@@ -105,6 +105,59 @@ TEST(perf_report, foreign_text_stays_on_its_line) {
   EXPECT_EQ(text.find("<b>"), std::string::npos);
 }
 
+TEST(perf_report, launches_back_to_back_have_a_column_where_there_are_any) {
+  perf_run run = run_of({item("attend", item_state::measured), item("msa", item_state::measured)});
+  EXPECT_EQ(shown(run).find("back to back"), std::string::npos);
+  run.points[0].items[0].in_a_row.runs = {
+      {.time_us = 2345, .enqueue_us = 3, .launches = 64, .lead = 43, .sm_mhz = 1410, .nvml_mhz = 1545, .power_w = 695}};
+  run.points[0].items[1].in_a_row.reason = "no time left";
+  const std::string text = shown(run);
+  for (const char* part : {"| back to back |", " 2.35 ms |", "64 launches after 43", "at 1410 MHz",
+                           "695 W, NVML says 1545 MHz", "not measured back to back: no time left", "| 1.23 ms |"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("enqueue"), std::string::npos) << text;
+  run.points[0].items[0].in_a_row.runs[0].enqueue_us = 2300;
+  EXPECT_NE(shown(run).find("to enqueue one"), std::string::npos);
+}
+
+TEST(perf_report, an_item_without_a_number_has_none_back_to_back_either) {
+  perf_run run = run_of({item("attend", item_state::failed, "wrong")});
+  run.points[0].items[0].in_a_row.runs = {{.time_us = 2345}};
+  EXPECT_EQ(shown(run).find("2.35 ms"), std::string::npos);
+  EXPECT_TRUE(to_report_json(run)["points"][0]["items"][0]["back_to_back_us"].is_null());
+}
+
+TEST(perf_report, refused_comparisons_and_low_clocks_are_told) {
+  perf_run run = run_of({item("msa", item_state::measured)});
+  run.points[0].items[0].figures->gain_refused = "taken at other clocks";
+  run.points[0].items[0].low_clock = {3, 7};
+  const std::string text = shown(run);
+  for (const char* part : {"12 (2 low clock)", " clocks |", "no gain over dense: taken at other clocks"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(perf_report, a_whole_that_is_partial_has_no_time) {
+  perf_run run = run_of({item("msa", item_state::measured)});
+  perf_whole half;
+  half.context = 1 << 20;
+  half.chunk = 8192;
+  half.operation = "msa";
+  half.chunks = 128;
+  half.measured = 64;
+  half.verified = true;
+  perf_whole full = half;
+  full.operation = "dense";
+  full.measured = 128;
+  full.time_us = 2e6;
+  full.useful_flops = 3e12;
+  full.verified = false;
+  run.wholes = {half, full};
+  const std::string text = shown(run);
+  for (const char* part :
+       {"chunks of 8K tokens", "64 of 128 partial |      - |       - |", "2.00 s", "1.5e+03", " NO |"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
 TEST(perf_report, exit_codes_put_failures_first) {
   const auto code = [](std::vector<item_state> states, bool partial = false) {
     std::vector<perf_item> items;
