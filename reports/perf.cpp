@@ -131,14 +131,26 @@ std::string gpu_of(const perf_point& p) {
   return text;
 }
 
+// All other formats have one limit; that of e4m3 is told where it is another.
+std::string limits_text(const perf_ceilings& c) {
+  std::string text;
+  const auto e4m3 = c.flops.find("e4m3");
+  const auto other = std::ranges::find_if(c.flops, [](const auto& f) { return f.first != "e4m3"; });
+  if (other != c.flops.end()) text += per_second(other->second, "FLOP/s") + ", ";
+  if (e4m3 != c.flops.end() && (other == c.flops.end() || e4m3->second != other->second))
+    text += per_second(e4m3->second, "FLOP/s") + " in e4m3, ";
+  return text + per_second(c.bytes_per_s, "B/s");
+}
+
 std::string conditions_line(const perf_point& p) {
   const std::string ended = p.budget_ended ? "; the budget ended first\n" : "\n";
   std::string text =
       p.cold ? fmt::format("inputs from memory ({} touched between two uses)", format_bytes(p.reuse_distance_bytes))
              : "inputs hot, at least in part";
   if (p.ceilings.known())
-    text += fmt::format("; limits: {}, {}", per_second(p.ceilings.flops.begin()->second, "FLOP/s"),
-                        per_second(p.ceilings.bytes_per_s, "B/s"));
+    text += "; limits: " + limits_text(p.ceilings);
+  else if (!p.ceilings.source.empty())
+    text += "; limits: " + markdown_escaped(p.ceilings.source);
   if (const std::string gpu = gpu_of(p); !gpu.empty()) return text + gpu + ended;
   if (p.conditions_known)
     text +=
@@ -306,8 +318,7 @@ std::string perf_markdown_text(const perf_run& run) {
                       markdown_escaped(machine_of(run.environment)), markdown_code(command), run.suite_version,
                       run.suite_commit, run.suite_dirty ? " with changes" : "", run.start_utc);
   if (run.ceilings.known())
-    text += fmt::format("- limits: {}, {}: {}\n", per_second(run.ceilings.flops.begin()->second, "FLOP/s"),
-                        per_second(run.ceilings.bytes_per_s, "B/s"), markdown_escaped(run.ceilings.source));
+    text += fmt::format("- limits: {}: {}\n", limits_text(run.ceilings), markdown_escaped(run.ceilings.source));
   for (const auto& p : run.points) text += perf_point_text(run, p);
   return text + perf_summary_text(run);
 }

@@ -183,7 +183,8 @@ class device_probes final : public machine_probes {
     return fmt::format(
         "{}, {}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}",
         handle_ == nullptr
-            ? "no cuBLAS was found (MSABENCH_CUDA_LIBS names folders), so no limit of arithmetic is known"
+            ? fmt::format("{} (MSABENCH_CUDA_LIBS names folders), so no limit of arithmetic is known",
+                          blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " refuses")
             : fmt::format("{0}x{0}x{0} products of random bf16 matrices by {1}", side, blas_.library.path),
         e4m3_missing_.empty() ? fmt::format("the same of e4m3 ones to bf16 by {}", e4m3_.library())
                               : "no limit of arithmetic in e4m3: " + e4m3_missing_,

@@ -129,8 +129,11 @@ class FakeDriver(ProgramTest):
                 self.assertEqual("no comparison with the other: taken at clocks of" in tables, not compared)
 
     def test_without_its_library_e4m3_has_no_limit(self):
-        (item,), _ = self.perf("--context", "1K")
+        (item,), tables = self.perf("--context", "1K")
         self.assertIsNone(item["figures"]["efficiency"])
+        # Absent, or it refuses such a device.
+        self.assertRegex(tables, r"(no cuBLAS was found|libcublas\S* refuses) .*, so no limit of arithmetic is known")
+        self.assertRegex(tables, r"no limit of arithmetic in e4m3: (no cuBLASLt was found|\S*libcublasLt\S* refuses e4m3: \w+: status \d+)")
 
 
 class Example(ProgramTest):

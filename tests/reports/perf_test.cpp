@@ -99,6 +99,21 @@ TEST(perf_report, gains_over_unverified_outputs_have_a_question_mark) {
   EXPECT_EQ(shown(run).find("6.5x ?"), std::string::npos);
 }
 
+TEST(perf_report, limits_in_e4m3_stand_beside_the_others) {
+  perf_run run = run_of({item("attend", item_state::measured)});
+  perf_ceilings& c = run.points[0].ceilings;
+  c.bytes_per_s = 4e12;
+  c.flops = {{"bf16", 8e14}, {"fp16", 8e14}};
+  EXPECT_NE(shown(run).find("limits: 800.00 TFLOP/s, 4.00 TB/s"), std::string::npos) << shown(run);
+  c.flops["e4m3"] = 1.5e15;
+  EXPECT_NE(shown(run).find("limits: 800.00 TFLOP/s, 1500.00 TFLOP/s in e4m3, 4.00 TB/s"), std::string::npos);
+  c.flops["e4m3"] = 8e14;  // of a CPU, which widens its operands
+  EXPECT_EQ(shown(run).find("in e4m3"), std::string::npos);
+  c = {};
+  c.source = "no library was found";
+  EXPECT_NE(shown(run).find("limits: no library was found"), std::string::npos);
+}
+
 TEST(perf_report, foreign_text_stays_on_its_line) {
   const std::string text = shown(run_of({item("attend", item_state::failed, "a\n| b | <b>")}));
   EXPECT_EQ(text.find("\n| b"), std::string::npos);
