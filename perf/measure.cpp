@@ -419,8 +419,8 @@ class measurement {
       if (!c.runs) continue;
       sides[at].least_sets = c.least_sets;
       sides[at++].back_to_back = with_.on_device && c.item.in_a_row.reason.empty();
-      // Two runs, each with what comes first and is not timed.
-      in_a_row_budget_s += 2 * 2 * std::max(in_a_row_s, c.predicted_s);
+      // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
+      in_a_row_budget_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
     }
     in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, budget_s / 2) : 0;
     budget_s -= in_a_row_budget_s;
