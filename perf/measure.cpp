@@ -117,10 +117,11 @@ class measurement {
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
       if (run_.partial) return;
-      double weight = 0;
-      if (is_whole() && costs_.point_s(points[i]) > setup_.budget_s - seconds_since(start_)) continue;
-      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       const double left = setup_.budget_s - seconds_since(start_);
+      // A chunk without a time says nothing that the sums do not.
+      if (is_whole() && costs_.point_s(points[i]) > left) continue;
+      double weight = 0;
+      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
       if (run_.partial) return;
       events_.measured(run_.points.back());
