@@ -11,6 +11,7 @@
 
 #include "core/units.h"
 #include "host/worker/cuda_libraries.h"
+#include "host/worker/fp8_products.h"
 
 namespace msabench {
 namespace {
@@ -148,6 +149,7 @@ class device_probes final : public machine_probes {
     answer_ = device_->allocate(64);
     make_read_memory();
     make_matrices();
+    try_e4m3();
     empty_graph_us_ = time_empty_graph();
   }
 
@@ -161,6 +163,13 @@ class device_probes final : public machine_probes {
 
   double flops_per_s(double seconds) override {
     const auto multiply = [&] { multiply_once(); };
+    return repeated(multiply, seconds) * 2 * std::pow(static_cast<double>(side), 3);
+  }
+
+  bool multiplies_e4m3() const override { return e4m3_missing_.empty(); }
+
+  double e4m3_flops_per_s(double seconds) override {
+    const auto multiply = [&] { e4m3_.multiply(stream_.get()); };
     return repeated(multiply, seconds) * 2 * std::pow(static_cast<double>(side), 3);
   }
 
@@ -178,7 +187,9 @@ class device_probes final : public machine_probes {
   }
 
   std::string source() const override {
-    return fmt::format("{}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}", products(),
+    return fmt::format("{}, {}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}", products(),
+                       e4m3_missing_.empty() ? fmt::format("the same of e4m3 ones to bf16 by {}", e4m3_.library())
+                                             : "no limit of arithmetic in e4m3: " + e4m3_missing_,
                        format_bytes(static_cast<double>(bytes_)), empty_graph_us_, facts_.name);
   }
 
@@ -248,6 +259,18 @@ class device_probes final : public machine_probes {
     stream_.wait();
   }
 
+  // A library that chooses an algorithm and then refuses it is no reason to give up what else can be measured.
+  void try_e4m3() {
+    e4m3_missing_ = under_sanitizer() ? "compute-sanitizer runs this process" : e4m3_.missing();
+    if (!e4m3_missing_.empty()) return;
+    try {
+      e4m3_.multiply(stream_.get());
+    } catch (const cuda_failure& f) {
+      e4m3_missing_ = f.text;
+    }
+    stream_.wait();
+  }
+
   void multiply_once() {
     const float one = 1, zero = 0;
     const auto pointer = [](device_address at) { return reinterpret_cast<void*>(at); };
@@ -290,6 +313,8 @@ class device_probes final : public machine_probes {
   device_stream stream_;
   cuda_facts facts_;
   cublas blas_;
+  fp8_products e4m3_{device_, side};
+  std::string e4m3_missing_;
   cublas::handle handle_ = nullptr;
   void *first_ = nullptr, *last_ = nullptr, *read_ = nullptr, *clock_ = nullptr, *nothing_ = nullptr;
   device_address data_ = 0, a_ = 0, b_ = 0, c_ = 0, answer_ = 0;
