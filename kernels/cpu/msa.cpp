@@ -25,7 +25,8 @@ struct layout {
 
 void msa(const msa_call& call, const run_context& context) {
   const layout memory(context.scratch, context.problem, context.threads);
-  const run_context rest{context.problem, context.threads, memory.rest, context.scratch_bytes};
+  const run_context rest{context.problem,       context.threads, memory.rest,
+                         context.scratch_bytes, context.stream,  context.state};
   index_call indexing = call.index;
   if (indexing.ids == nullptr) {
     indexing.ids = memory.ids;

@@ -7,6 +7,7 @@
 
 #include "attend_world.h"
 #include "judge/attend_expectation.h"
+#include "judge/limits.h"
 #include "judge/recall.h"
 
 namespace msabench::judge::test {
