@@ -118,7 +118,7 @@ class FakeDriver(ProgramTest):
     def test_different_clocks_are_not_compared(self):
         copy = self.folder / "other.so"
         shutil.copy(plugin("runs_on_a_fake_gpu"), copy)
-        for mhz, compared in (("1980,1900", False), ("1980,1960", True)):
+        for mhz, compared in (("launches:1980,1900", False), ("launches:1980,1960", True)):
             with self.subTest(mhz=mhz):
                 items, tables = self.perf("--context", "512", "--against", copy, mhz=mhz, suite="prefill", op="dense")
                 for item in items:
