@@ -205,7 +205,7 @@ class device_probes final : public machine_probes {
              "no "
              "limit of arithmetic is known";
     return fmt::format("{} (searched in {}), so no limit of arithmetic is known",
-                       blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " does not work",
+                       blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " refuses",
                        blas_.library.searched);
   }
 
