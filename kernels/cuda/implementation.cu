@@ -2,6 +2,7 @@
 #include "kernels/cuda/implementation.h"
 
 #include "kernels/common/declare.h"
+#include "kernels/common/storage.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.h"
 
@@ -18,21 +19,31 @@ msabench_profile profile(const msabench_problem& problem) {
 
 msabench_numerics numerics(const msabench_problem& problem) { return fp32_numerics(problem); }
 
-double scratch_bytes(const msabench_problem&, int) { return 0; }
+double scratch_bytes(const msabench_problem& problem, int) {
+  switch (problem.op) {
+    case MSABENCH_OP_ROPE3D:
+      return rope3d_scratch_bytes(problem);
+    default:
+      return 0;
+  }
+}
 
 }  // namespace
 
 const kernels::implementation portable_kernels = {
     .name = "cuda",
-    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: combine",
+    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, combine and rope3d",
     .stores = stores,
-    .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
+    .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}, and fp32 {2,32,1} of what no matrix unit reads",
+    .stores_unmultiplied = is_float_storage,
     .profile = profile,
     .numerics = numerics,
     .scratch_bytes = scratch_bytes,
     .device = 2,
     .enqueue_error = launch_error,
+    .rope3d = rope3d,
     .combine = combine,
+    .norm_rope = norm_rope,
 };
 
 }  // namespace msabench::cuda

@@ -12,4 +12,9 @@ using namespace msabench::kernels;
 
 void combine(const combine_call& call, const run_context& context);
 
+void norm_rope(const norm_rope_call& call, const run_context& context);
+
+void rope3d(const rope3d_call& call, const run_context& context);
+double rope3d_scratch_bytes(const msabench_problem& problem);
+
 }  // namespace msabench::cuda
