@@ -375,8 +375,11 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   if (to.reserved != 0) {
     return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
   }
-  const auto status = check_operator(kernels, to);
-  return status == MSABENCH_OK ? check_profile(kernels, to) : status;
+  auto status = check_operator(kernels, to);
+  if (status == MSABENCH_OK) status = check_profile(kernels, to);
+  if (status != MSABENCH_OK || kernels.refusal == nullptr) return status;
+  const char* const refusal = kernels.refusal(to);
+  return refusal == nullptr ? MSABENCH_OK : fail(MSABENCH_UNSUPPORTED, "%s", refusal);
 }
 
 }  // namespace msabench::kernels

@@ -28,6 +28,8 @@ struct implementation {
   /// Whether a tensor that no matrix product reads may be stored so: all of combine, qk_norm_rope and rope3d, and
   /// gradients; nullptr = as above.
   bool (*stores_unmultiplied)(msabench_dtype) = nullptr;
+  /// Text of why a problem that is sound is refused as unsupported, `FIELD: what is wrong; remedy`; nullptr: it is not.
+  const char* (*refusal)(const msabench_problem&) = nullptr;
   msabench_profile (*profile)(const msabench_problem&);    ///< taken and delivered, for a problem that has been checked
   msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
   /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.

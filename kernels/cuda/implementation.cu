@@ -17,12 +17,33 @@ msabench_profile profile(const msabench_problem& problem) {
   return delivered;
 }
 
-msabench_numerics numerics(const msabench_problem& problem) { return fp32_numerics(problem); }
+msabench_numerics numerics(const msabench_problem& problem) {
+  switch (problem.op) {
+    case MSABENCH_OP_ATTEND_BACKWARD:
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return backward_numerics(problem);
+    default:
+      return fp32_numerics(problem);
+  }
+}
+
+const char* refusal(const msabench_problem& problem) {
+  switch (problem.op) {
+    case MSABENCH_OP_ATTEND_BACKWARD:
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return backward_refusal(problem);
+    default:
+      return nullptr;
+  }
+}
 
 double scratch_bytes(const msabench_problem& problem, int) {
   switch (problem.op) {
     case MSABENCH_OP_ROPE3D:
       return rope3d_scratch_bytes(problem);
+    case MSABENCH_OP_ATTEND_BACKWARD:
+    case MSABENCH_OP_DENSE_BACKWARD:
+      return backward_scratch_bytes(problem);
     default:
       return 0;
   }
@@ -32,10 +53,13 @@ double scratch_bytes(const msabench_problem& problem, int) {
 
 const kernels::implementation portable_kernels = {
     .name = "cuda",
-    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, combine and rope3d",
+    .description =
+        "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, combine, rope3d, attend_backward and "
+        "dense_backward",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}, and fp32 {2,32,1} of what no matrix unit reads",
     .stores_unmultiplied = is_float_storage,
+    .refusal = refusal,
     .profile = profile,
     .numerics = numerics,
     .scratch_bytes = scratch_bytes,
@@ -44,6 +68,8 @@ const kernels::implementation portable_kernels = {
     .rope3d = rope3d,
     .combine = combine,
     .norm_rope = norm_rope,
+    .attend_backward = attend_backward,
+    .dense_backward = attend_backward,
 };
 
 }  // namespace msabench::cuda

@@ -17,4 +17,10 @@ void norm_rope(const norm_rope_call& call, const run_context& context);
 void rope3d(const rope3d_call& call, const run_context& context);
 double rope3d_scratch_bytes(const msabench_problem& problem);
 
+/// dense_backward as well
+void attend_backward(const backward_call& call, const run_context& context);
+double backward_scratch_bytes(const msabench_problem& problem);
+msabench_numerics backward_numerics(const msabench_problem& problem);
+const char* backward_refusal(const msabench_problem& problem);
+
 }  // namespace msabench::cuda
