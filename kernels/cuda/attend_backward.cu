@@ -3,6 +3,7 @@
 // keys that they read (query_gradients.cu), dk and dv by blocks of keys over the tokens that read them (key_gradients.cu).
 // Weights are made again in both from the scores and the log-sum-exp handed in, p = 2^(score - lse).
 #include <algorithm>
+#include <limits>
 
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
@@ -98,6 +99,8 @@ msabench_numerics backward_numerics(const msabench_problem& p) {
 const char* backward_refusal(const msabench_problem& p) {
   if (p.d > 128 || p.d % 8 != 0) return "d: gradients are computed in tiles of up to 128 columns; use a multiple of 8";
   if (p.topk > 4096 && !reads_all_keys(p)) return "topk: the ids of a row lie in shared memory; use at most 4096";
+  if (p.total_q > std::numeric_limits<std::int32_t>::max() / p.hq)
+    return "total_q: query heads of all tokens are counted in 32 bits; use fewer tokens";
   return nullptr;
 }
 

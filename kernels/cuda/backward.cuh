@@ -24,6 +24,16 @@ struct lane_place {
   __device__ lane_place() : g(threadIdx.x % warp / 4), t(threadIdx.x % 4) {}
 };
 
+/// Keys or values of one sequence and head, which lie in rows: batches of training are contiguous.
+struct key_rows {
+  const char* first;
+  std::int64_t row_bytes;
+
+  __device__ key_rows(const cache& from, std::int64_t sequence, std::int32_t head)
+      : first(from.token(sequence, head, 0)), row_bytes(from.token_stride * bytes_of(from.type)) {}
+  __device__ const char* at(std::int64_t j) const { return first + j * row_bytes; }
+};
+
 /// Two neighbouring elements of a gradient.
 __device__ inline void store_pair(char* line, msabench_dtype type, int column, float x, float y) {
   if (same_type(type, fp32_type))

@@ -80,32 +80,34 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
   for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const key_task task = task_of(r, item, tiles);
     if (task.keys.count == 0) continue;
+    const key_rows all_keys(c.keys, task.keys.sequence, task.kv_head);
+    const key_rows all_values(c.values, task.keys.sequence, task.kv_head);
     for (int i = threadIdx.x; i < tile_keys * tile<T>::chunks; i += threads) {
       const int key = i / tile<T>::chunks;
       const bool there = key < task.keys.count;
       const std::int64_t j = task.keys.first + (there ? key : 0);
-      keys.copy(key, i % tile<T>::chunks, c.keys.token(task.keys.sequence, task.kv_head, j), c.d, there);
-      values.copy(key, i % tile<T>::chunks, c.values.token(task.keys.sequence, task.kv_head, j), c.d, there);
+      keys.copy(key, i % tile<T>::chunks, all_keys.at(j), c.d, there);
+      values.copy(key, i % tile<T>::chunks, all_values.at(j), c.d, there);
     }
 
     // Rows are (token, member of the group), one after the other. A thread has a quarter of the chunks of one row.
-    const std::int64_t rows = task.tokens * c.group, steps = (rows + step_rows - 1) / step_rows;
+    const int rows = static_cast<int>(task.tokens) * c.group, steps = (rows + step_rows - 1) / step_rows;
     const std::int64_t end = c.rows.cu_seqlens_q[task.keys.sequence + 1], length = c.rows.kv_lens[task.keys.sequence];
     constexpr int sharers = threads / step_rows;
     const int own_row = threadIdx.x / sharers, share = threadIdx.x % sharers;
-    const auto token_at = [&](std::int64_t step) {
-      const std::int64_t i = step * step_rows + own_row;
+    const auto token_at = [&](int step) {
+      const int i = step * step_rows + own_row;
       if (i >= rows) return std::int64_t{-1};
       return task.list != nullptr ? std::int64_t{task.list[i / c.group]} : task.first_token + i / c.group;
     };
     std::int64_t token = token_at(0);  // of the step that is loaded next
-    const auto load = [&](std::int64_t step) {
-      const int buffer = static_cast<int>(step % 2);
+    const auto load = [&](int step) {
+      const int buffer = step % 2;
       const tile<T> queries(base + steps_at + buffer * 2 * step_bytes);
       const tile<T> d_out(base + steps_at + (buffer * 2 + 1) * step_bytes);
       const bool there = token >= 0;
       const std::int64_t row = there ? token : 0;
-      const auto head = static_cast<std::int32_t>(task.kv_head * c.group + (step * step_rows + own_row) % c.group);
+      const std::int32_t head = task.kv_head * c.group + (step * step_rows + own_row) % c.group;
 #pragma unroll
       for (int chunk = share; chunk < tile<T>::chunks; chunk += sharers) {
         queries.copy(own_row, chunk, c.q.at(row, head), c.d, there);
@@ -123,12 +125,12 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
 
     float dk[width / 8][4] = {}, dv[width / 8][4] = {};
     load(0);
-    for (std::int64_t step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps; ++step) {
       load(step + 1);
       wait_copies<1>();
       __syncthreads();
       if (own_keys < task.keys.count) {
-        const int buffer = static_cast<int>(step % 2);
+        const int buffer = step % 2;
         const tile<T> queries(base + steps_at + buffer * 2 * step_bytes);
         const tile<T> d_out(base + steps_at + (buffer * 2 + 1) * step_bytes);
         const auto* const info = reinterpret_cast<const step_row*>(memory + rows_at) + buffer * step_rows;

@@ -27,14 +27,13 @@ struct key_piece {
 };
 
 template <class T>
-__device__ void load_piece(const tile<T>& to, const cache& from, std::int64_t sequence, std::int32_t head,
-                           const key_piece& keys, int d) {
+__device__ void load_piece(const tile<T>& to, const key_rows& from, const key_piece& keys, int d) {
   const int lane = threadIdx.x % warp;
   // Half a warp for each key.
 #pragma unroll
   for (int row = lane / tile<T>::chunks; row < piece_keys; row += warp / tile<T>::chunks) {
     const bool there = row < keys.count;
-    to.copy(row, lane % tile<T>::chunks, from.token(sequence, head, keys.first + (there ? row : 0)), d, there);
+    to.copy(row, lane % tile<T>::chunks, from.at(keys.first + (there ? row : 0)), d, there);
   }
   commit_copies();
 }
@@ -89,29 +88,30 @@ __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r
     wait_copies<0>();
     __syncthreads();
 
+    const key_rows all_keys(c.keys, place.sequence, kv_head), all_values(c.values, place.sequence, kv_head);
     const int pieces_of_block = (c.block + piece_keys - 1) / piece_keys;
-    const std::int64_t pieces = (r.sparse() ? id_count : visible) * pieces_of_block;
-    const auto piece_at = [&](std::int64_t piece) {
+    const int pieces = (r.sparse() ? id_count : static_cast<int>(visible)) * pieces_of_block;
+    const auto piece_at = [&](int piece) {
       if (piece >= pieces) return key_piece{0, 0};
-      const std::int64_t turn = piece / pieces_of_block, block = r.sparse() ? blocks[turn] : turn;
-      const std::int64_t begin = block * c.block, first = begin + piece % pieces_of_block * piece_keys;
-      const std::int64_t end = begin + c.block < place.position + 1 ? begin + c.block : place.position + 1;
-      const std::int64_t left = end - first;
-      return key_piece{first, static_cast<int>(left < 0 ? 0 : left < piece_keys ? left : piece_keys)};
+      const int turn = piece / pieces_of_block, inside = piece % pieces_of_block * piece_keys;
+      const std::int64_t first = std::int64_t{r.sparse() ? blocks[turn] : turn} * c.block + inside;
+      const std::int64_t seen = place.position + 1 - first;
+      const int left = min(c.block - inside, piece_keys);
+      return key_piece{first, static_cast<int>(seen < 0 ? 0 : seen < left ? seen : left)};
     };
 
     float dq[width / 8][4] = {};
     key_piece now = piece_at(w);
-    load_piece<T>(values, c.values, place.sequence, kv_head, now, c.d);
-    load_piece<T>(keys, c.keys, place.sequence, kv_head, now, c.d);
-    for (std::int64_t piece = w; piece < pieces; piece += warps) {
+    load_piece<T>(values, all_values, now, c.d);
+    load_piece<T>(keys, all_keys, now, c.d);
+    for (int piece = w; piece < pieces; piece += warps) {
       const key_piece next = piece_at(piece + warps);
       float ds[piece_keys / 8][4], scores[piece_keys / 8][4];
       wait_copies<1>();
       __syncwarp();
       multiply_rows(ds, d_out, 0, values, 0);
       __syncwarp();
-      load_piece<T>(values, c.values, place.sequence, kv_head, next, c.d);
+      load_piece<T>(values, all_values, next, c.d);
       wait_copies<1>();
       __syncwarp();
       multiply_rows(scores, queries, 0, keys, 0);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r
         }
       add_products<T>(dq, ds, keys, 0);
       __syncwarp();
-      load_piece<T>(keys, c.keys, place.sequence, kv_head, next, c.d);
+      load_piece<T>(keys, all_keys, next, c.d);
       now = next;
     }
     wait_copies<0>();
