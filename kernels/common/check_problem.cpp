@@ -373,8 +373,10 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   if (to.reserved != 0) {
     return fail(MSABENCH_UNSUPPORTED, "reserved %u: unknown; pass 0", to.reserved);
   }
-  const auto status = check_operator(kernels, to);
-  return status == MSABENCH_OK ? check_profile(kernels, to) : status;
+  auto status = check_operator(kernels, to);
+  if (status == MSABENCH_OK) status = check_profile(kernels, to);
+  const char* const refusal = status == MSABENCH_OK && kernels.refusal != nullptr ? kernels.refusal(to) : nullptr;
+  return refusal == nullptr ? status : fail(MSABENCH_UNSUPPORTED, "%s", refusal);
 }
 
 }  // namespace msabench::kernels

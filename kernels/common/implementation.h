@@ -31,6 +31,8 @@ struct implementation {
   double (*scratch_bytes)(const msabench_problem&, int threads);
   /// Whether k and v, and q_idx and k_idx, may be e4m3 with scales.
   bool scaled_e4m3 = false;
+  /// Text for MSABENCH_UNSUPPORTED of a problem that is sound but not taken; nullptr: taken.
+  const char* (*refusal)(const msabench_problem&) = nullptr;
   /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
   std::int32_t device = 1;
   /// Text of what went wrong when this thread's last run enqueued its work; nullptr: nothing.

@@ -13,25 +13,36 @@ bool stores(msabench_dtype type) { return same_type(type, bf16_type) || same_typ
 msabench_profile profile(const msabench_problem& problem) {
   msabench_profile delivered = canonical_profile(problem);
   delivered.graph_safe = 1;
+  if (is_attention(problem.op)) delivered.batch_invariant &= attention_is_batch_invariant(problem);
   return delivered;
 }
 
-msabench_numerics numerics(const msabench_problem& problem) { return fp32_numerics(problem); }
+msabench_numerics numerics(const msabench_problem& problem) {
+  return is_attention(problem.op) ? attention_numerics(problem) : fp32_numerics(problem);
+}
 
-double scratch_bytes(const msabench_problem&, int) { return 0; }
+double scratch_bytes(const msabench_problem& problem, int) {
+  return is_attention(problem.op) ? attention_scratch_bytes(problem) : 0;
+}
+
+const char* refusal(const msabench_problem& problem) { return attention_refusal(problem); }
 
 }  // namespace
 
 const kernels::implementation portable_kernels = {
     .name = "cuda",
-    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: combine",
+    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: attend, dense, vit_attend, combine",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
     .profile = profile,
     .numerics = numerics,
     .scratch_bytes = scratch_bytes,
+    .refusal = refusal,
     .device = 2,
     .enqueue_error = launch_error,
+    .attend = attend,
+    .dense = dense,
+    .vit_attend = vit_attend,
     .combine = combine,
 };
 

@@ -12,4 +12,14 @@ using namespace msabench::kernels;
 
 void combine(const combine_call& call, const run_context& context);
 
+void attend(const attend_call& call, const run_context& context);
+void dense(const attend_call& call, const run_context& context);
+void vit_attend(const attend_call& call, const run_context& context);
+
+// Of attend, dense and vit_attend, and of the attention in msa and vit3d.
+const char* attention_refusal(const msabench_problem& problem);
+msabench_numerics attention_numerics(const msabench_problem& problem);
+bool attention_is_batch_invariant(const msabench_problem& problem);
+double attention_scratch_bytes(const msabench_problem& problem);
+
 }  // namespace msabench::cuda
