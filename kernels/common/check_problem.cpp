@@ -377,9 +377,8 @@ msabench_status check_problem(const implementation& kernels, const msabench_prob
   }
   auto status = check_operator(kernels, to);
   if (status == MSABENCH_OK) status = check_profile(kernels, to);
-  if (status != MSABENCH_OK || kernels.refusal == nullptr) return status;
-  const char* const refusal = kernels.refusal(to);
-  return refusal == nullptr ? MSABENCH_OK : fail(MSABENCH_UNSUPPORTED, "%s", refusal);
+  const char* const refusal = status == MSABENCH_OK && kernels.refusal != nullptr ? kernels.refusal(to) : nullptr;
+  return refusal == nullptr ? status : fail(MSABENCH_UNSUPPORTED, "%s", refusal);
 }
 
 }  // namespace msabench::kernels

@@ -28,14 +28,14 @@ struct implementation {
   /// Whether a tensor that no matrix product reads may be stored so: all of combine, qk_norm_rope and rope3d, and
   /// gradients; nullptr = as above.
   bool (*stores_unmultiplied)(msabench_dtype) = nullptr;
-  /// Text of why a problem that is sound is refused as unsupported, `FIELD: what is wrong; remedy`; nullptr: it is not.
-  const char* (*refusal)(const msabench_problem&) = nullptr;
   msabench_profile (*profile)(const msabench_problem&);    ///< taken and delivered, for a problem that has been checked
   msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
   /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.
   double (*scratch_bytes)(const msabench_problem&, int threads);
   /// Whether k and v, and q_idx and k_idx, may be e4m3 with scales.
   bool scaled_e4m3 = false;
+  /// Text for MSABENCH_UNSUPPORTED of a problem that is sound but not taken; nullptr: taken.
+  const char* (*refusal)(const msabench_problem&) = nullptr;
   /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
   std::int32_t device = 1;
   /// Text of what went wrong when this thread's last run enqueued its work; nullptr: nothing.
