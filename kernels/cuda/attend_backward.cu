@@ -42,15 +42,11 @@ __global__ void __launch_bounds__(sum_warps* warp) sum_rows(backward_run r) {
 backward_run cut(workspace_cutter& memory, const msabench_problem& p) {
   backward_run r{};
   r.sums = memory.take<row_sums>(static_cast<double>(p.total_q) * p.hq);
-  if (reads_all_keys(p)) {
-    r.readers.blocks = block_numbers::bound(p.total_kv, p.batch, block_size(p));
-    return r;
-  }
-  r.readers = block_readers::cut(memory, p);
-  constexpr std::int64_t tile_keys = 128, width = 128;
+  r.readers = block_readers::cut(memory, p, block_size(p));
+  constexpr std::int64_t tile_keys = 128;
   r.pieces.size = 2 * tile_keys * width;
   r.pieces.data = memory.take<float>(static_cast<double>(r.readers.most_slots()) *
-                                     static_cast<double>(ceil_div(p.block, tile_keys) * r.pieces.size));
+                                     static_cast<double>(ceil_div(block_size(p), tile_keys) * r.pieces.size));
   return r;
 }
 
@@ -60,7 +56,7 @@ void differentiate(const backward_run& r, cudaStream_t stream) {
       <<<grid_blocks(r.call.rows.row_bound * r.call.kv_heads * r.call.group, sum_warps), sum_warps * warp, 0, stream>>>(
           r);
   add_query_gradients<T>(r, stream);
-  if (r.call.ids != nullptr) r.readers.find(stream);
+  r.readers.find(stream);
   add_key_gradients<T>(r, stream);
 }
 
@@ -71,10 +67,8 @@ void attend_backward(const backward_call& call, const run_context& context) {
   workspace_cutter memory(context.scratch);
   backward_run r = cut(memory, context.problem);
   r.call = call;
-  r.numbers = {call.keys.cu_seqlens_kv, call.rows.kv_lens, call.rows.batch, call.block};
-  r.readers.rows = call.rows;
-  r.readers.numbers = r.numbers;
-  r.readers.ids = {call.ids, call.id_row_stride, call.id_head_stride, call.topk};
+  r.readers.bind(call.rows, call.keys.cu_seqlens_kv, call.block,
+                 {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (same_type(call.q.type, bf16_type))
     differentiate<__nv_bfloat16>(r, stream);

@@ -8,7 +8,7 @@
 namespace msabench::cuda {
 namespace {
 
-constexpr int warps = 8, threads = warps * warp, tile_keys = warps * 16, step_rows = 32, width = 128;
+constexpr int warps = 8, threads = warps * warp, tile_keys = warps * 16, step_rows = 32;
 
 template <class T>
 using tile = shared_tile<T, width>;
@@ -25,48 +25,6 @@ constexpr int keys_at = 0, values_at = keys_bytes, steps_at = 2 * keys_bytes;
 constexpr int rows_at = steps_at + 2 * 2 * step_bytes;
 constexpr int shared_bytes = rows_at + 2 * step_rows * static_cast<int>(sizeof(step_row));
 
-/// A tile of keys, and the tokens that read them.
-struct key_task {
-  block_numbers::keys keys;  ///< of the tile
-  std::int64_t token;        ///< key of the call
-  std::int32_t kv_head, slot;
-  const std::int32_t* list;  ///< nullptr: tokens from `first_token` on
-  std::int64_t first_token, tokens;
-};
-
-/// `tiles`: of a block.
-__device__ key_task task_of(const backward_run& r, std::int64_t item, int tiles) {
-  const backward_call& c = r.call;
-  key_task task{};
-  std::int64_t number;
-  const std::int64_t turn = item / tiles;
-  task.slot = -1;
-  if (r.sparse()) {
-    const reader_piece piece = r.readers.pieces[turn];
-    task.kv_head = static_cast<std::int32_t>(piece.list / r.readers.blocks);
-    number = piece.list % r.readers.blocks;
-    task.list = r.readers.tokens + piece.first;
-    task.tokens = piece.count;
-    task.slot = piece.slot;
-  } else {
-    task.kv_head = static_cast<std::int32_t>(turn % c.kv_heads);
-    number = turn / c.kv_heads;
-  }
-  task.keys = r.numbers.at(number);
-  const int before = static_cast<int>(item % tiles) * tile_keys, left = task.keys.count - before;
-  task.keys.first += before;
-  task.keys.count = left < 0 ? 0 : left < tile_keys ? left : tile_keys;
-  if (task.keys.count == 0) return task;
-  task.token = c.keys.cu_seqlens_kv[task.keys.sequence] + task.keys.first;
-  if (r.sparse()) return task;
-  const std::int64_t begin = c.rows.cu_seqlens_q[task.keys.sequence], end = c.rows.cu_seqlens_q[task.keys.sequence + 1];
-  const std::int64_t first_position = c.rows.kv_lens[task.keys.sequence] - (end - begin);
-  const std::int64_t blind = task.keys.first - first_position;  // tokens before the first that sees the tile
-  task.first_token = begin + (blind > 0 ? blind : 0);
-  task.tokens = task.first_token < end ? end - task.first_token : 0;
-  return task;
-}
-
 template <class T>
 __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int tiles) {
   extern __shared__ __align__(128) char memory[];
@@ -76,12 +34,12 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
   const lane_place at;
   const tile<T> keys(base + keys_at), values(base + values_at);
 
-  const std::int64_t items = (r.sparse() ? r.readers.found[0] : c.kv_heads * r.readers.blocks) * tiles;
+  const std::int64_t items = r.readers.all_pieces() * tiles;
   for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
-    const key_task task = task_of(r, item, tiles);
+    const reading task = r.readers.at(item / tiles, static_cast<int>(item % tiles), tile_keys);
     if (task.keys.count == 0) continue;
-    const key_rows all_keys(c.keys, task.keys.sequence, task.kv_head);
-    const key_rows all_values(c.values, task.keys.sequence, task.kv_head);
+    const key_rows all_keys(c.keys, task.keys.sequence, task.head);
+    const key_rows all_values(c.values, task.keys.sequence, task.head);
     for (int i = threadIdx.x; i < tile_keys * tile<T>::chunks; i += threads) {
       const int key = i / tile<T>::chunks;
       const bool there = key < task.keys.count;
@@ -91,14 +49,13 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
     }
 
     // Rows are (token, member of the group), one after the other. A thread has a quarter of the chunks of one row.
-    const int rows = static_cast<int>(task.tokens) * c.group, steps = (rows + step_rows - 1) / step_rows;
+    const int rows = task.tokens * c.group, steps = (rows + step_rows - 1) / step_rows;
     const std::int64_t end = c.rows.cu_seqlens_q[task.keys.sequence + 1], length = c.rows.kv_lens[task.keys.sequence];
     constexpr int sharers = threads / step_rows;
     const int own_row = threadIdx.x / sharers, share = threadIdx.x % sharers;
     const auto token_at = [&](int step) {
       const int i = step * step_rows + own_row;
-      if (i >= rows) return std::int64_t{-1};
-      return task.list != nullptr ? std::int64_t{task.list[i / c.group]} : task.first_token + i / c.group;
+      return i < rows ? task.token(i / c.group) : -1;
     };
     std::int64_t token = token_at(0);  // of the step that is loaded next
     const auto load = [&](int step) {
@@ -107,7 +64,7 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
       const tile<T> d_out(base + steps_at + (buffer * 2 + 1) * step_bytes);
       const bool there = token >= 0;
       const std::int64_t row = there ? token : 0;
-      const std::int32_t head = task.kv_head * c.group + (step * step_rows + own_row) % c.group;
+      const std::int32_t head = task.head * c.group + (step * step_rows + own_row) % c.group;
 #pragma unroll
       for (int chunk = share; chunk < tile<T>::chunks; chunk += sharers) {
         queries.copy(own_row, chunk, c.q.at(row, head), c.d, there);
@@ -162,8 +119,8 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
     for (int half = 0; half < 2; ++half) {
       const int key = own_keys + at.g + half * 8;
       if (key >= task.keys.count) continue;
-      char* const dk_line = c.dk.at(task.token + key, task.kv_head, c.gradient_type);
-      char* const dv_line = c.dv.at(task.token + key, task.kv_head, c.gradient_type);
+      char* const dk_line = c.dk.at(task.first_key + key, task.head, c.gradient_type);
+      char* const dv_line = c.dv.at(task.first_key + key, task.head, c.gradient_type);
       float* const sums = r.pieces.at(std::int64_t{task.slot} * tiles + item % tiles) + key * width;
 #pragma unroll
       for (int n = 0; n < width / 8; ++n) {
@@ -187,29 +144,24 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
 __global__ void __launch_bounds__(threads) add_pieces(backward_run r, int tiles) {
   const backward_call& c = r.call;
   for (std::int64_t item = blockIdx.x; item < r.readers.lists() * tiles; item += gridDim.x) {
-    const std::int64_t list = item / tiles;
+    const std::int64_t list = item / tiles, number = list % r.readers.blocks;
     if (r.readers.slots[list] < 0) continue;
-    const std::int64_t length = r.readers.starts[list + 1] - r.readers.starts[list];
-    const std::int64_t pieces = (length - 1) / r.readers.piece_rows + 1;
-    const block_numbers::keys keys = r.numbers.at(list % r.readers.blocks);
-    const auto kv_head = static_cast<std::int32_t>(list / r.readers.blocks);
-    const int before = static_cast<int>(item % tiles) * tile_keys, count = min(keys.count - before, tile_keys);
-    const std::int64_t token = c.keys.cu_seqlens_kv[keys.sequence] + keys.first + before;
-    for (int i = threadIdx.x; i < count * width / 2; i += threads) {
+    const auto head = static_cast<std::int32_t>(list / r.readers.blocks);
+    const reading task = r.readers.at(r.readers.first_piece(head, number), static_cast<int>(item % tiles), tile_keys);
+    for (int i = threadIdx.x; i < task.keys.count * width / 2; i += threads) {
       const int key = i / (width / 2), column = i % (width / 2) * 2;
       if (column >= c.d) continue;
       float2 dk = make_float2(0, 0), dv = make_float2(0, 0);
-      for (std::int64_t piece = 0; piece < pieces; ++piece) {
-        const float* const sums =
-            r.pieces.at((r.readers.slots[list] + piece) * tiles + item % tiles) + key * width + column;
+      for (std::int64_t piece = 0; piece < r.readers.pieces_of(head, number); ++piece) {
+        const float* const sums = r.pieces.at((task.slot + piece) * tiles + item % tiles) + key * width + column;
         const float2 k = *reinterpret_cast<const float2*>(sums);
         const float2 v = *reinterpret_cast<const float2*>(sums + tile_keys * width);
         dk = make_float2(dk.x + k.x, dk.y + k.y);
         dv = make_float2(dv.x + v.x, dv.y + v.y);
       }
-      store_pair(c.dk.at(token + key, kv_head, c.gradient_type), c.gradient_type, column, dk.x * c.scale,
-                 dk.y * c.scale);
-      store_pair(c.dv.at(token + key, kv_head, c.gradient_type), c.gradient_type, column, dv.x, dv.y);
+      const std::int64_t row = task.first_key + key;
+      store_pair(c.dk.at(row, head, c.gradient_type), c.gradient_type, column, dk.x * c.scale, dk.y * c.scale);
+      store_pair(c.dv.at(row, head, c.gradient_type), c.gradient_type, column, dv.x, dv.y);
     }
   }
 }
@@ -220,8 +172,7 @@ template <class T>
 void add_key_gradients(const backward_run& r, cudaStream_t stream) {
   allow_shared_memory(key_gradients<T>, shared_bytes);
   const auto tiles = static_cast<int>(ceil_div(r.call.block, tile_keys));
-  const std::int64_t lists = r.call.kv_heads * r.readers.blocks;
-  const std::int64_t items = (r.call.ids == nullptr ? lists : r.readers.most_pieces()) * tiles;
+  const std::int64_t items = r.readers.most_pieces() * tiles;
   key_gradients<T><<<grid_blocks(items, 1, 64), threads, shared_bytes, stream>>>(r, tiles);
   if (r.readers.most_slots() > 0)
     add_pieces<<<grid_blocks(r.readers.lists() * tiles, 1, 64), threads, 0, stream>>>(r, tiles);

@@ -9,7 +9,7 @@
 namespace msabench::cuda {
 namespace {
 
-constexpr int warps = 4, tile_rows = 16, piece_keys = 32, width = 128;
+constexpr int warps = 4, tile_rows = 16;
 
 template <class T>
 using tile = shared_tile<T, width>;
@@ -19,24 +19,6 @@ constexpr int tile_bytes = tile_rows * width * 2, piece_bytes = piece_keys * wid
 constexpr int queries_at = 0, d_out_at = tile_bytes, pieces_at = 2 * tile_bytes;
 constexpr int ids_at = pieces_at + warps * 2 * piece_bytes;
 static_assert(2 * piece_bytes >= tile_rows * width * 4, "a warp's sums lie where its keys did");
-
-/// Keys first .. first + count - 1 of a sequence.
-struct key_piece {
-  std::int64_t first;
-  int count;
-};
-
-template <class T>
-__device__ void load_piece(const tile<T>& to, const key_rows& from, const key_piece& keys, int d) {
-  const int lane = threadIdx.x % warp;
-  // Half a warp for each key.
-#pragma unroll
-  for (int row = lane / tile<T>::chunks; row < piece_keys; row += warp / tile<T>::chunks) {
-    const bool there = row < keys.count;
-    to.copy(row, lane % tile<T>::chunks, from.at(keys.first + (there ? row : 0)), d, there);
-  }
-  commit_copies();
-}
 
 template <class T>
 __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r) {
@@ -69,16 +51,9 @@ __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r
       d_out.copy(member, i % tile<T>::chunks, c.d_out.at(row, head), c.d, member < members);
     }
     commit_copies();
-    if (r.sparse() && w == 0) {
-      const std::int32_t* const ids = r.readers.ids.row(row, kv_head);
-      int count = 0;
-      for (int first = 0; first < c.topk; first += warp) {
-        const int slot = first + lane;
-        const bool valid = slot < c.topk && selected_ids::counts(ids, slot, visible);
-        const unsigned all = __ballot_sync(~0u, valid);
-        if (valid) blocks[count + __popc(all & ((1u << lane) - 1))] = ids[slot];
-        count += __popc(all);
-      }
+    const bool selected = c.ids != nullptr;
+    if (selected && w == 0) {
+      const int count = collect_blocks(r.readers.ids.row(row, kv_head), c.topk, visible, blocks);
       if (lane == 0) id_count = count;
     }
     // Rows without a head weigh nothing.
@@ -89,23 +64,14 @@ __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r
     __syncthreads();
 
     const key_rows all_keys(c.keys, place.sequence, kv_head), all_values(c.values, place.sequence, kv_head);
-    const int pieces_of_block = (c.block + piece_keys - 1) / piece_keys;
-    const int pieces = (r.sparse() ? id_count : static_cast<int>(visible)) * pieces_of_block;
-    const auto piece_at = [&](int piece) {
-      if (piece >= pieces) return key_piece{0, 0};
-      const int turn = piece / pieces_of_block, inside = piece % pieces_of_block * piece_keys;
-      const std::int64_t first = std::int64_t{r.sparse() ? blocks[turn] : turn} * c.block + inside;
-      const std::int64_t seen = place.position + 1 - first;
-      const int left = min(c.block - inside, piece_keys);
-      return key_piece{first, static_cast<int>(seen < 0 ? 0 : seen < left ? seen : left)};
-    };
-
+    const row_keys own_keys(selected ? blocks : nullptr, selected ? id_count : static_cast<int>(visible), c.block,
+                            place.position);
     float dq[width / 8][4] = {};
-    key_piece now = piece_at(w);
+    key_piece now = own_keys.at(w);
     load_piece<T>(values, all_values, now, c.d);
     load_piece<T>(keys, all_keys, now, c.d);
-    for (int piece = w; piece < pieces; piece += warps) {
-      const key_piece next = piece_at(piece + warps);
+    for (int piece = w; piece < own_keys.pieces; piece += warps) {
+      const key_piece next = own_keys.at(piece + warps);
       float ds[piece_keys / 8][4], scores[piece_keys / 8][4];
       wait_copies<1>();
       __syncwarp();

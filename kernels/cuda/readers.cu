@@ -8,6 +8,7 @@
 #include <cub/block/block_scan.cuh>
 
 #include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace msabench::cuda {
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(scan_threads) cut_pieces(block_readers r) {
     before = before + all;
     if (!there) continue;
     r.starts[list] = start.tokens;
+    r.firsts[list] = start.pieces;
     r.slots[list] = pieces > 1 ? start.slots : -1;
     for (std::int32_t i = 0; i < pieces; ++i) {
       const std::int64_t done = i * r.piece_rows, left = length - done;
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(scan_threads) cut_pieces(block_readers r) {
   }
   if (threadIdx.x == 0) {
     r.starts[r.lists()] = before.tokens;
-    r.found[0] = before.pieces;
+    r.firsts[r.lists()] = before.pieces;
   }
 }
 
@@ -109,11 +111,12 @@ __global__ void __launch_bounds__(warp) list_readers(block_readers r) {
 
 }  // namespace
 
-block_readers block_readers::cut(workspace_cutter& memory, const msabench_problem& p) {
+block_readers block_readers::cut(workspace_cutter& memory, const msabench_problem& p, std::int32_t block) {
   constexpr std::int64_t most_chunks = 256, least_piece = 2048, pieces_of_all = 128;
   block_readers r{};
   r.heads = p.hkv;
-  r.blocks = block_numbers::bound(p.total_kv, p.batch, p.block);
+  r.blocks = block_numbers::bound(p.total_kv, p.batch, block);
+  if (reads_all_keys(p)) return r;
   r.chunk_rows = std::max<std::int64_t>(1, ceil_div(p.total_q, most_chunks));
   r.chunks = ceil_div(p.total_q, r.chunk_rows);
   const std::int64_t most_tokens = p.total_q * std::min<std::int64_t>(p.topk, max_blocks(p));
@@ -125,12 +128,20 @@ block_readers block_readers::cut(workspace_cutter& memory, const msabench_proble
   r.starts = memory.take<std::int64_t>(lists + 1);
   r.tokens = memory.take<std::int32_t>(static_cast<double>(most_tokens) * r.heads);
   r.pieces = memory.take<reader_piece>(lists + static_cast<double>(r.most_slots()));
-  r.found = memory.take<std::int32_t>(1);
+  r.firsts = memory.take<std::int32_t>(lists + 1);
   r.slots = memory.take<std::int32_t>(lists);
   return r;
 }
 
+void block_readers::bind(const lengths& batch, const std::int32_t* cu_seqlens_kv, std::int32_t block,
+                         const selected_ids& selected) {
+  rows = batch;
+  numbers = {cu_seqlens_kv, batch.kv_lens, batch.batch, block};
+  ids = selected;
+}
+
 void block_readers::find(void* stream) const {
+  if (ids.data == nullptr) return;
   const auto on = static_cast<cudaStream_t>(stream);
   cudaMemsetAsync(counts, 0, static_cast<std::size_t>(chunks * lists()) * sizeof *counts, on);
   const auto parts = static_cast<unsigned>(std::max<std::int64_t>(1, chunks * heads));

@@ -2,6 +2,8 @@
 // Which tokens read a block of keys: the ids the other way round, for kernels that go by blocks of keys.
 #pragma once
 
+#include <msabench/plugin.h>
+
 #include <cstdint>
 
 #include "kernels/common/lengths.h"
@@ -72,12 +74,25 @@ struct reader_piece {
   std::int32_t slot;  ///< where its sums go to be added up; -1: it is the only part
 };
 
+/// A tile of keys of a block, and tokens that read the block.
+struct reading {
+  block_numbers::keys keys;  ///< of the tile
+  std::int64_t first_key;    ///< of the tile, among the keys of the call
+  std::int32_t head, slot;
+  const std::int32_t* list;  ///< nullptr: tokens from first_token on
+  std::int64_t first_token;
+  std::int32_t tokens;
+
+  __device__ std::int64_t token(std::int32_t i) const { return list != nullptr ? list[i] : first_token + i; }
+};
+
 /// For each list (KV head, block number) the tokens that read the block, ascending, in memory of the device. Long lists come
-/// in pieces, so that no block of threads is left alone with one.
+/// in pieces, so that no block of threads is left alone with one. Where all keys are read, nothing is kept: the readers of
+/// a block are all tokens from the first that sees it on, in one piece.
 struct block_readers {
   lengths rows;
   block_numbers numbers;
-  selected_ids ids;
+  selected_ids ids;  ///< data nullptr = all keys are read
   std::int32_t heads;
   std::int64_t blocks;         ///< bound of the numbers of blocks
   std::int64_t chunks;         ///< parts that the tokens are sorted in, one after the other
@@ -89,7 +104,7 @@ struct block_readers {
   std::int64_t* starts;  ///< [lists + 1] into tokens
   std::int32_t* tokens;  ///< [rows][heads][topk]
   reader_piece* pieces;  ///< [most_pieces]
-  std::int32_t* found;   ///< [1] how many pieces there are
+  std::int32_t* firsts;  ///< [lists + 1] first piece of a list, and all pieces
   std::int32_t* slots;   ///< [lists] first slot of a list in more than one piece; -1: in one
 
   MSABENCH_HOST_DEVICE std::int64_t lists() const { return heads * blocks; }
@@ -99,11 +114,54 @@ struct block_readers {
   MSABENCH_HOST_DEVICE std::int64_t most_slots() const { return heads * slots_of_head; }
   MSABENCH_HOST_DEVICE std::int64_t most_pieces() const { return lists() + most_slots(); }
 
-  /// Sizes and memory for the bounds of a problem; the tensors are the caller's to add.
-  static block_readers cut(workspace_cutter& memory, const msabench_problem& problem);
+  /// Pieces of all lists, and those of one. Where all keys are read, long lists come first.
+  __device__ std::int64_t all_pieces() const { return ids.data == nullptr ? lists() : firsts[lists()]; }
+  __device__ std::int64_t first_piece(std::int32_t head, std::int64_t number) const {
+    return ids.data == nullptr ? number * heads + head : firsts[list(head, number)];
+  }
+  __device__ std::int64_t pieces_of(std::int32_t head, std::int64_t number) const {
+    return ids.data == nullptr ? 1 : firsts[list(head, number) + 1] - firsts[list(head, number)];
+  }
+
+  /// Tile `tile` of so many keys of the block of a piece, and the tokens of that piece.
+  __device__ reading at(std::int64_t piece, int tile, int tile_keys) const;
+
+  /// Sizes and memory for the bounds of a problem. `block`: keys of a block.
+  static block_readers cut(workspace_cutter& memory, const msabench_problem& problem, std::int32_t block);
+  void bind(const lengths& batch, const std::int32_t* cu_seqlens_kv, std::int32_t block, const selected_ids& selected);
 
   /// Enqueues the kernels that find them.
   void find(void* stream) const;
 };
+
+__device__ inline reading block_readers::at(std::int64_t piece, int tile, int tile_keys) const {
+  reading r{};
+  std::int64_t number;
+  r.slot = -1;
+  if (ids.data == nullptr) {
+    r.head = static_cast<std::int32_t>(piece % heads);
+    number = piece / heads;
+  } else {
+    const reader_piece own = pieces[piece];
+    r.head = static_cast<std::int32_t>(own.list / blocks);
+    number = own.list % blocks;
+    r.list = tokens + own.first;
+    r.tokens = own.count;
+    r.slot = own.slot;
+  }
+  r.keys = numbers.at(number);
+  const int left = r.keys.count - tile * tile_keys;
+  r.keys.first += tile * tile_keys;
+  r.keys.count = left < 0 ? 0 : left < tile_keys ? left : tile_keys;
+  if (r.keys.count == 0) return r;
+  r.first_key = numbers.cu_seqlens_kv[r.keys.sequence] + r.keys.first;
+  if (ids.data != nullptr) return r;
+  const std::int64_t begin = rows.cu_seqlens_q[r.keys.sequence], end = rows.cu_seqlens_q[r.keys.sequence + 1];
+  const std::int64_t first_position = numbers.kv_lens[r.keys.sequence] - (end - begin);
+  const std::int64_t blind = r.keys.first - first_position;  // tokens before the first that sees the tile
+  r.first_token = begin + (blind > 0 ? blind : 0);
+  r.tokens = static_cast<std::int32_t>(r.first_token < end ? end - r.first_token : 0);
+  return r;
+}
 
 }  // namespace msabench::cuda
