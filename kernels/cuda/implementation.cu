@@ -21,6 +21,7 @@ msabench_profile profile(const msabench_problem& problem) {
 msabench_numerics numerics(const msabench_problem& problem) {
   if (is_attention(problem.op)) return attention_numerics(problem);
   if (is_attention_backward(problem.op)) return backward_numerics(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_numerics(problem);
   return fp32_numerics(problem);
 }
 
@@ -29,11 +30,13 @@ double scratch_bytes(const msabench_problem& problem, int) {
   if (problem.op == MSABENCH_OP_ROPE3D) return rope3d_scratch_bytes(problem);
   if (is_attention(problem.op)) return attention_scratch_bytes(problem);
   if (is_attention_backward(problem.op)) return backward_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_scratch_bytes(problem);
   return 0;
 }
 
 const char* refusal(const msabench_problem& problem) {
   if (is_attention_backward(problem.op)) return backward_refusal(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_refusal(problem);
   return attention_refusal(problem);
 }
 
@@ -43,7 +46,7 @@ const kernels::implementation portable_kernels = {
     .name = "cuda",
     .description =
         "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, attend, dense, combine, attend_backward, "
-        "dense_backward, rope3d, vit_attend and vit3d",
+        "dense_backward, kl, rope3d, vit_attend and vit3d",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}, and fp32 {2,32,1} of what no matrix unit reads",
     .stores_unmultiplied = is_float_storage,
@@ -62,6 +65,7 @@ const kernels::implementation portable_kernels = {
     .norm_rope = norm_rope,
     .attend_backward = attend_backward,
     .dense_backward = attend_backward,
+    .kl = kl,
 };
 
 }  // namespace msabench::cuda

@@ -35,4 +35,9 @@ double backward_scratch_bytes(const msabench_problem& problem);
 msabench_numerics backward_numerics(const msabench_problem& problem);
 const char* backward_refusal(const msabench_problem& problem);
 
+void kl(const kl_call& call, const run_context& context);
+double kl_scratch_bytes(const msabench_problem& problem);
+msabench_numerics kl_numerics(const msabench_problem& problem);
+const char* kl_refusal(const msabench_problem& problem);
+
 }  // namespace msabench::cuda

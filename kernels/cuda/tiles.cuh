@@ -36,6 +36,12 @@ struct shared_tile {
     load_matrices(a, at(row + lane % 16, step * 2 + lane / 16));
   }
 
+  /// A [16][16]: its rows are the columns from 16 * step on, its columns the rows from `row` on.
+  __device__ void left_transposed(std::uint32_t (&a)[4], int row, int step) const {
+    const int lane = threadIdx.x % 32;
+    load_matrices_transposed(a, at(row + lane / 16 * 8 + lane % 8, step * 2 + lane / 8 % 2));
+  }
+
   /// B [16][16] = rows^T: its columns are the rows from `row` on. b[0], b[1] are of the first eight columns.
   __device__ void right_transposed(std::uint32_t (&b)[4], int row, int step) const {
     const int lane = threadIdx.x % 32;
