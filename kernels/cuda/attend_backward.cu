@@ -8,6 +8,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
 #include "kernels/cuda/backward.cuh"
+#include "kernels/cuda/refusal.h"
 
 namespace msabench::cuda {
 namespace {
@@ -91,11 +92,13 @@ msabench_numerics backward_numerics(const msabench_problem& p) {
 }
 
 const char* backward_refusal(const msabench_problem& p) {
-  if (p.d > 128 || p.d % 8 != 0) return "d: gradients are computed in tiles of up to 128 columns; use a multiple of 8";
-  if (p.topk > 4096 && !reads_all_keys(p)) return "topk: the ids of a row lie in shared memory; use at most 4096";
-  if (p.total_q > std::numeric_limits<std::int32_t>::max() / p.hq)
-    return "total_q: query heads of all tokens are counted in 32 bits; use fewer tokens";
-  return nullptr;
+  constexpr std::int64_t most_rows = std::numeric_limits<std::int32_t>::max();
+  return first_refusal({
+      {p.d % 8 != 0 || p.d > width, "d", p.d, "no multiple of 8 up to 128; use such a head dim"},
+      {!reads_all_keys(p) && p.topk > most_training_topk, "topk", p.topk, "above 4096; select fewer blocks"},
+      {p.total_q > most_rows / p.hq, "total_q", static_cast<std::int32_t>(std::min(p.total_q, most_rows)),
+       "rows of all query heads pass 32 bits; use fewer tokens"},
+  });
 }
 
 }  // namespace msabench::cuda

@@ -9,6 +9,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
+#include "kernels/cuda/refusal.h"
 
 namespace msabench::cuda {
 namespace {
@@ -89,11 +90,12 @@ msabench_numerics kl_numerics(const msabench_problem& p) {
 }
 
 const char* kl_refusal(const msabench_problem& p) {
-  if (p.d > width || p.d % 8 != 0) return "d: heads lie in tiles of 128 columns; use a multiple of 8 up to 128";
-  if (p.di > width || p.di % 8 != 0) return "di: heads lie in tiles of 128 columns; use a multiple of 8 up to 128";
-  if (p.hq / p.hkv > 16) return "hq: a group has up to 16 query heads; use more KV heads";
-  if (p.topk > 4096 && p.kl_warm_up == 0) return "topk: the ids of a row lie in shared memory; use at most 4096";
-  return nullptr;
+  return first_refusal({
+      {p.d % 8 != 0 || p.d > width, "d", p.d, "no multiple of 8 up to 128; use such a head dim"},
+      {p.di % 8 != 0 || p.di > width, "di", p.di, "no multiple of 8 up to 128; use such an index dim"},
+      {p.hq / p.hkv > 16, "hq", p.hq, "more than 16 heads for a KV head; use smaller groups"},
+      {p.kl_warm_up == 0 && p.topk > most_training_topk, "topk", p.topk, "above 4096; select fewer blocks"},
+  });
 }
 
 }  // namespace msabench::cuda

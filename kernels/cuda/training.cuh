@@ -30,6 +30,9 @@ struct key_rows {
 
 constexpr int piece_keys = 32;
 
+/// The ids of a row lie in shared memory.
+constexpr std::int32_t most_training_topk = 4096;
+
 /// Keys first .. first + count - 1 of a sequence.
 struct key_piece {
   std::int64_t first;
