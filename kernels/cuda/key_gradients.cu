@@ -27,7 +27,7 @@ constexpr int shared_bytes = rows_at + 2 * step_rows * static_cast<int>(sizeof(s
 
 template <class T>
 __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int tiles) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(256) char memory[];
   const backward_call& c = r.call;
   const std::uint32_t base = shared_address(memory);
   const int w = threadIdx.x / warp, own_keys = w * 16;

@@ -31,7 +31,7 @@ constexpr int shared_bytes = tokens_at + 2 * batch_tokens * static_cast<int>(siz
 
 template <class T>
 __global__ void __launch_bounds__(threads, 1) add_differences(kl_run r, int tiles) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(256) char memory[];
   const kl_call& c = r.call;
   const std::uint32_t base = shared_address(memory);
   const int w = threadIdx.x / warp, own_keys = w * 16;

@@ -76,12 +76,13 @@ struct index_query {
 template <class T>
 __device__ float score_student(const tile<T>& keys, const index_query& query, const lane_place& at) {
   float c[2][4] = {};
+  const lane_address rows = keys.lane_rows();
 #pragma unroll
   for (int step = 0; step < steps; ++step)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       std::uint32_t a[4];
-      keys.left(a, half * 16, step);
+      keys.left(a, rows, half * 16, step);
       mma<T>(c[half], a, query.b[step][0], query.b[step][1]);
     }
   // Column 0 is in the lanes with t = 0.
@@ -99,6 +100,7 @@ __device__ float score_student(const tile<T>& keys, const index_query& query, co
 template <class T>
 __device__ void add_keys(float (&sum)[steps][4], float difference, const tile<T>& keys, const lane_place& at) {
   float v[8];
+  const lane_address columns = keys.lane_columns();
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i] = __shfl_sync(~0u, difference, i * 4 + at.t);
 #pragma unroll
@@ -108,7 +110,7 @@ __device__ void add_keys(float (&sum)[steps][4], float difference, const tile<T>
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       std::uint32_t a[4];
-      keys.left_transposed(a, half * 16, step);
+      keys.left_transposed(a, columns, half * 16, step);
       mma<T>(sum[step], a, at.g == 0 ? low : 0, at.g == 0 ? high : 0);
     }
   }
@@ -116,7 +118,7 @@ __device__ void add_keys(float (&sum)[steps][4], float difference, const tile<T>
 
 template <class T>
 __global__ void __launch_bounds__(warps* warp, 3) compare(kl_run r) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(256) char memory[];
   __shared__ int id_count;
   __shared__ normaliser parts[warps][tile_rows + 1];
   __shared__ float lse[tile_rows + 1];

@@ -22,7 +22,7 @@ static_assert(2 * piece_bytes >= tile_rows * width * 4, "a warp's sums lie where
 
 template <class T>
 __global__ void __launch_bounds__(warps* warp, 3) query_gradients(backward_run r) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(256) char memory[];
   __shared__ int id_count;
   const backward_call& c = r.call;
   const std::uint32_t base = shared_address(memory);

@@ -79,17 +79,17 @@ struct row_keys {
   }
 };
 
-/// A piece of keys or values on its way into the memory of a warp.
+/// A piece of keys or values on its way into the memory of a warp. Nothing is read at addresses behind its last key.
 template <class T>
 __device__ void load_piece(const shared_tile<T, width>& to, const key_rows& from, const key_piece& keys, int columns) {
-  constexpr int chunks = shared_tile<T, width>::chunks;
-  const int lane = threadIdx.x % warp;
-  // Half a warp for each key.
-#pragma unroll
-  for (int row = lane / chunks; row < piece_keys; row += warp / chunks) {
-    const bool there = row < keys.count;
-    to.copy(row, lane % chunks, from.at(keys.first + (there ? row : 0)), columns, there);
-  }
+  constexpr int chunks = shared_tile<T, width>::chunks, rows = warp / chunks;  // half a warp for each key
+  const int lane = threadIdx.x % warp, chunk = lane % chunks, first = lane / chunks;
+  const bool inside = chunk * 8 < columns;
+  const char* at = from.at(keys.first + first) + chunk * 16;
+  // All at once would take a register pair for each address.
+#pragma unroll 4
+  for (int row = first; row < piece_keys; row += rows, at += rows * from.row_bytes)
+    copy_async(to.at(row, chunk), at, inside && row < keys.count);
   commit_copies();
 }
 
