@@ -130,16 +130,19 @@ __global__ void __launch_bounds__(threads, 1) add_differences(kl_run r, int tile
           const tile<T> index_queries(base + batches_at + batch % 2 * batch_bytes);
           const auto* const tokens =
               reinterpret_cast<const batch_token*>(memory + tokens_at) + batch % 2 * batch_tokens;
-          float differences[2][4];
+          float differences[2][4], rest[2][4];
           multiply_rows(differences, index_keys, own_keys, index_queries, 0);
 #pragma unroll
           for (int i = 0; i < 8; ++i) {
             const batch_token token = tokens[i / 4 * 8 + at.t * 2 + i % 2];
             const bool sees = own_keys + at.g + i / 2 % 2 * 8 < token.seen;
             const float weight = exp2f(differences[i / 4][i % 4] * index_scale - token.lse_idx);
-            differences[i / 4][i % 4] = sees ? weight - teacher[i / 4][i % 4] * share : 0.0f;
+            const split_value<T> parts(sees ? weight - teacher[i / 4][i % 4] * share : 0.0f);
+            differences[i / 4][i % 4] = parts.high;
+            rest[i / 4][i % 4] = parts.low;
           }
           add_products<T>(dk, differences, index_queries, 0);
+          add_products<T>(dk, rest, index_queries, 0);
         }
       }
       __syncthreads();  // the step after the next one comes to the same place
@@ -162,7 +165,7 @@ __global__ void __launch_bounds__(threads, 1) add_differences(kl_run r, int tile
 /// Sums of keys over heads and pieces, and the gradients that are 0. A block for each (block number, tile of keys).
 __global__ void __launch_bounds__(threads) store_index_key_gradients(kl_run r, int tiles) {
   const kl_call& c = r.call;
-  const float factor = r.gradient_factor();
+  const float factor = r.gradient_factor() / split_value<__half>::factor;
   for (std::int64_t item = blockIdx.x; item < r.readers.blocks * tiles; item += gridDim.x) {
     const std::int64_t number = item / tiles;
     const auto tile_of_block = static_cast<int>(item % tiles);

@@ -96,22 +96,27 @@ __device__ float score_student(const tile<T>& keys, const index_query& query, co
   return found;
 }
 
-/// sum [di] += keys^T differences, `difference` that of the own key. Columns of the tile are rows of the product.
+/// sum [di] += keys^T differences, `difference` that of the own key. Columns of the tile are rows of the product, whose first
+/// two columns are the parts of the differences.
 template <class T>
 __device__ void add_keys(float (&sum)[steps][4], float difference, const tile<T>& keys, const lane_place& at) {
+  const split_value<T> own(difference);
   float v[8];
   const lane_address columns = keys.lane_columns();
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = __shfl_sync(~0u, difference, i * 4 + at.t);
+  for (int i = 0; i < 8; ++i) {
+    const float high = __shfl_sync(~0u, own.high, i * 4 + at.t), low = __shfl_sync(~0u, own.low, i * 4 + at.t);
+    v[i] = at.g == 0 ? high : at.g == 1 ? low : 0.0f;
+  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const std::uint32_t low = storage<T>::pack(v[half * 4], v[half * 4 + 1]);
-    const std::uint32_t high = storage<T>::pack(v[half * 4 + 2], v[half * 4 + 3]);
+    const std::uint32_t first = storage<T>::pack(v[half * 4], v[half * 4 + 1]);
+    const std::uint32_t second = storage<T>::pack(v[half * 4 + 2], v[half * 4 + 3]);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       std::uint32_t a[4];
       keys.left_transposed(a, columns, half * 16, step);
-      mma<T>(sum[step], a, at.g == 0 ? low : 0, at.g == 0 ? high : 0);
+      mma<T>(sum[step], a, first, second);
     }
   }
 }
@@ -247,14 +252,15 @@ __global__ void __launch_bounds__(warps* warp, 3) compare(kl_run r) {
 #pragma unroll
       for (int step = 0; step < steps; ++step)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) part_sums[w][step * 16 + half * 8 + at.g] = dq[step][half * 2];
+        for (int half = 0; half < 2; ++half)
+          part_sums[w][step * 16 + half * 8 + at.g] = dq[step][half * 2] + dq[step][half * 2 + 1];
     __syncthreads();
     if (threadIdx.x == 0) {
       double sum = 0;
       for (const double part : part_losses) sum += part;
       r.losses[row * c.kv_heads + kv_head] = sum * CUDART_LN2;
     }
-    const float factor = r.gradient_factor();
+    const float factor = r.gradient_factor() / split_value<T>::factor;
     for (int column = threadIdx.x * 2; column < c.di; column += warps * warp * 2) {
       float x = 0, y = 0;
       for (const auto& part : part_sums) {

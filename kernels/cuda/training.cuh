@@ -93,6 +93,17 @@ __device__ void load_piece(const shared_tile<T, width>& to, const key_rows& from
   commit_copies();
 }
 
+/// A value as two of 16 bits, together finer than tf32: its rounding, and the rounding of what that leaves. The factor keeps
+/// small ones, of fp16 too, among the normal numbers.
+template <class T>
+struct split_value {
+  static constexpr float factor = 4096;
+  float high, low;
+
+  __device__ explicit split_value(float value)
+      : high(storage<T>::widen(storage<T>::of(value * factor))), low(value * factor - high) {}
+};
+
 /// Two neighbouring elements of a gradient.
 __device__ inline void store_pair(char* line, msabench_dtype type, int column, float x, float y) {
   if (same_type(type, fp32_type))
