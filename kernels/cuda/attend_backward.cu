@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(sum_warps* warp) sum_rows(backward_run r) {
 backward_run cut(workspace_cutter& memory, const msabench_problem& p) {
   backward_run r{};
   r.sums = memory.take<row_sums>(static_cast<double>(p.total_q) * p.hq);
-  r.readers = block_readers::cut(memory, p, block_size(p));
-  constexpr std::int64_t tile_keys = 128;
+  constexpr std::int64_t tile_keys = 128, least_piece = 2048;
+  r.readers = block_readers::cut(memory, p, block_size(p), p.total_q, least_piece);
   r.pieces.size = 2 * tile_keys * width;
   r.pieces.data = memory.take<float>(static_cast<double>(r.readers.most_slots()) *
                                      static_cast<double>(ceil_div(block_size(p), tile_keys) * r.pieces.size));

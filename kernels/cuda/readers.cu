@@ -16,24 +16,28 @@ namespace {
 
 constexpr int warp = 32, count_warps = 8, scan_threads = 1024;
 
-/// visit(list) for the blocks of a token, by the lanes of a warp.
+/// visit(slot, list) for the slots of a token's ids, by the lanes of a warp; list -1: no block, or one that was there before.
 template <class Visit>
-__device__ void for_each_block(const block_readers& r, std::int64_t row, std::int32_t head, const Visit& visit) {
+__device__ void for_each_slot(const block_readers& r, std::int64_t row, std::int32_t head, const Visit& visit) {
   const row_place place = r.rows.place(row);
   const std::int64_t visible = visible_blocks(place, r.numbers.block);
   const std::int32_t* const ids = r.ids.row(row, head);
-  for (std::int32_t slot = threadIdx.x % warp; slot < r.ids.topk; slot += warp)
-    if (selected_ids::counts(ids, slot, visible)) visit(r.list(head, r.numbers.first(place.sequence) + ids[slot]));
+  for (std::int32_t slot = threadIdx.x % warp; slot < r.ids.topk; slot += warp) {
+    const bool counts = selected_ids::counts(ids, slot, visible);
+    visit(slot, counts ? r.list(head, r.numbers.first(place.sequence) + ids[slot]) : std::int64_t{-1});
+  }
 }
 
 /// A block for each (chunk, head).
 __global__ void __launch_bounds__(count_warps* warp) count_readers(block_readers r) {
-  const std::int64_t chunk = blockIdx.x / r.heads, first = chunk * r.chunk_rows, tokens = r.rows.tokens();
-  const std::int64_t end = first + r.chunk_rows < tokens ? first + r.chunk_rows : tokens;
+  const std::int64_t chunk = blockIdx.x / r.heads, first = r.first_row + chunk * r.chunk_rows;
+  const std::int64_t end = first + r.chunk_rows < r.end_row() ? first + r.chunk_rows : r.end_row();
   const auto head = static_cast<std::int32_t>(blockIdx.x % r.heads);
   std::int32_t* const counts = r.counts + chunk * r.lists();
   for (std::int64_t row = first + threadIdx.x / warp; row < end; row += count_warps)
-    for_each_block(r, row, head, [&](std::int64_t list) { atomicAdd(counts + list, 1); });
+    for_each_slot(r, row, head, [&](std::int32_t, std::int64_t list) {
+      if (list >= 0) atomicAdd(counts + list, 1);
+    });
 }
 
 /// Counts of a list in place of those of its chunks before, and its length in place of its start.
@@ -96,14 +100,18 @@ __global__ void __launch_bounds__(scan_threads) cut_pieces(block_readers r) {
 
 /// A warp for each (chunk, head).
 __global__ void __launch_bounds__(warp) list_readers(block_readers r) {
-  const std::int64_t chunk = blockIdx.x / r.heads, first = chunk * r.chunk_rows, tokens = r.rows.tokens();
-  const std::int64_t end = first + r.chunk_rows < tokens ? first + r.chunk_rows : tokens;
+  const std::int64_t chunk = blockIdx.x / r.heads, first = r.first_row + chunk * r.chunk_rows;
+  const std::int64_t end = first + r.chunk_rows < r.end_row() ? first + r.chunk_rows : r.end_row();
   const auto head = static_cast<std::int32_t>(blockIdx.x % r.heads);
   std::int32_t* const next = r.counts + chunk * r.lists();
   for (std::int64_t row = first; row < end; ++row) {
+    std::int32_t* const places =
+        r.places == nullptr ? nullptr : r.places + ((row - r.first_row) * r.heads + head) * r.ids.topk;
     // Blocks of a token differ, so lanes never meet.
-    for_each_block(r, row, head, [&](std::int64_t list) {
-      r.tokens[r.starts[list] + next[list]++] = static_cast<std::int32_t>(row);
+    for_each_slot(r, row, head, [&](std::int32_t slot, std::int64_t list) {
+      const std::int64_t place = list < 0 ? -1 : r.starts[list] + next[list]++;
+      if (list >= 0) r.tokens[place] = static_cast<std::int32_t>(row);
+      if (places != nullptr) places[slot] = static_cast<std::int32_t>(place);
     });
     __syncwarp();
   }
@@ -111,15 +119,17 @@ __global__ void __launch_bounds__(warp) list_readers(block_readers r) {
 
 }  // namespace
 
-block_readers block_readers::cut(workspace_cutter& memory, const msabench_problem& p, std::int32_t block) {
-  constexpr std::int64_t most_chunks = 256, least_piece = 2048, pieces_of_all = 128;
+block_readers block_readers::cut(workspace_cutter& memory, const msabench_problem& p, std::int32_t block,
+                                 std::int64_t row_count, std::int64_t least_piece) {
+  constexpr std::int64_t most_chunks = 256, pieces_of_all = 128;
   block_readers r{};
   r.heads = p.hkv;
   r.blocks = block_numbers::bound(p.total_kv, p.batch, block);
+  r.row_count = row_count;
   if (reads_all_keys(p)) return r;
-  r.chunk_rows = std::max<std::int64_t>(1, ceil_div(p.total_q, most_chunks));
-  r.chunks = ceil_div(p.total_q, r.chunk_rows);
-  const std::int64_t most_tokens = p.total_q * std::min<std::int64_t>(p.topk, max_blocks(p));
+  r.chunk_rows = std::max<std::int64_t>(1, ceil_div(row_count, most_chunks));
+  r.chunks = ceil_div(row_count, r.chunk_rows);
+  const std::int64_t most_tokens = row_count * std::min<std::int64_t>(p.topk, max_blocks(p));
   r.piece_rows = std::max(least_piece, ceil_div(most_tokens, pieces_of_all));
   // A list of more than one piece has at most twice as many as its tokens fill.
   r.slots_of_head = 2 * (most_tokens / r.piece_rows);

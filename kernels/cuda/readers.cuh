@@ -95,6 +95,8 @@ struct block_readers {
   selected_ids ids;  ///< data nullptr = all keys are read
   std::int32_t heads;
   std::int64_t blocks;         ///< bound of the numbers of blocks
+  std::int64_t first_row;      ///< readers are the tokens from here on,
+  std::int64_t row_count;      ///< so many
   std::int64_t chunks;         ///< parts that the tokens are sorted in, one after the other
   std::int64_t chunk_rows;     ///< tokens of a chunk
   std::int64_t piece_rows;     ///< tokens of a piece
@@ -106,6 +108,9 @@ struct block_readers {
   reader_piece* pieces;  ///< [most_pieces]
   std::int32_t* firsts;  ///< [lists + 1] first piece of a list, and all pieces
   std::int32_t* slots;   ///< [lists] first slot of a list in more than one piece; -1: in one
+  std::int32_t*
+      places;  ///< [rows][heads][topk] where in `tokens` a row is for a slot of its ids; -1: nowhere; nullptr = not
+               ///< wanted
 
   MSABENCH_HOST_DEVICE std::int64_t lists() const { return heads * blocks; }
   MSABENCH_HOST_DEVICE std::int64_t list(std::int32_t head, std::int64_t number) const {
@@ -113,6 +118,12 @@ struct block_readers {
   }
   MSABENCH_HOST_DEVICE std::int64_t most_slots() const { return heads * slots_of_head; }
   MSABENCH_HOST_DEVICE std::int64_t most_pieces() const { return lists() + most_slots(); }
+
+  /// Behind the last token that may be a reader.
+  __device__ std::int64_t end_row() const {
+    const std::int64_t end = first_row + row_count, all = rows.tokens();
+    return end < all ? end : all;
+  }
 
   /// Pieces of all lists, and those of one. Where all keys are read, long lists come first.
   __device__ std::int64_t all_pieces() const { return ids.data == nullptr ? lists() : firsts[lists()]; }
@@ -126,8 +137,9 @@ struct block_readers {
   /// Tile `tile` of so many keys of the block of a piece, and the tokens of that piece.
   __device__ reading at(std::int64_t piece, int tile, int tile_keys) const;
 
-  /// Sizes and memory for the bounds of a problem. `block`: keys of a block.
-  static block_readers cut(workspace_cutter& memory, const msabench_problem& problem, std::int32_t block);
+  /// Sizes and memory for so many tokens of a problem, in pieces of so many at least. `block`: keys of a block.
+  static block_readers cut(workspace_cutter& memory, const msabench_problem& problem, std::int32_t block,
+                           std::int64_t row_count, std::int64_t least_piece);
   void bind(const lengths& batch, const std::int32_t* cu_seqlens_kv, std::int32_t block, const selected_ids& selected);
 
   /// Enqueues the kernels that find them.
@@ -159,8 +171,9 @@ __device__ inline reading block_readers::at(std::int64_t piece, int tile, int ti
   const std::int64_t begin = rows.cu_seqlens_q[r.keys.sequence], end = rows.cu_seqlens_q[r.keys.sequence + 1];
   const std::int64_t first_position = numbers.kv_lens[r.keys.sequence] - (end - begin);
   const std::int64_t blind = r.keys.first - first_position;  // tokens before the first that sees the tile
-  r.first_token = begin + (blind > 0 ? blind : 0);
-  r.tokens = static_cast<std::int32_t>(r.first_token < end ? end - r.first_token : 0);
+  const std::int64_t sees = begin + (blind > 0 ? blind : 0), last = end < end_row() ? end : end_row();
+  r.first_token = sees > first_row ? sees : first_row;
+  r.tokens = static_cast<std::int32_t>(r.first_token < last ? last - r.first_token : 0);
   return r;
 }
 
