@@ -40,19 +40,23 @@ FAULTS = {
     # The sums of one warp are left out.
     "backward_lost_warp": ("query_gradients.cu", "other < warps; ++other", "other < warps - 1; ++other", "*_backward/*"),
     # Keys behind a token's own are weighed.
-    "kl_past_diagonal": ("kl_keys.cu", "seen < task.keys.count ? seen : task.keys.count", "task.keys.count", "kl/*"),
+    "kl_past_diagonal": ("kl_readings.cu", "seen < task_.keys.count ? seen : task_.keys.count", "task_.keys.count", "kl/*"),
+    # Queries are read before they have come.
+    "kl_unawaited_copy": ("kl_readings.cu", "        wait_copies<0>();\n        __syncwarp();\n", "        __syncwarp();\n", "kl/*"),
     # The first head's readers stand for those of all heads.
-    "kl_one_head": ("kl_keys.cu", "head < c.kv_heads; ++head", "head < 1; ++head", "kl/*"),
+    "kl_one_head": ("kl_sums.cu", "head < c.kv_heads; ++head", "head < 1; ++head", "kl/*"),
     # The mean is over the rows that a launch has room for.
-    "kl_mean_over_bound": ("kl.cu", "r.factor() * loss", "r.factor() * loss * (r.call.rows.tokens() + 1) / (r.call.rows.row_bound + 1)", "kl/*"),
-    # The index keys of the next piece are loaded over those in use.
-    "kl_race": ("kl_rows.cu", "        wait_copies<1>();\n        __syncwarp();\n        use(", "        use(", "kl/*"),
+    "kl_mean_over_bound": (
+        "kl.cu", "r.factor() * loss", "r.factor() * loss * (r.call.rows.tokens() + 1) / (r.call.rows.row_bound + 1)", "kl/*"),
+    # Sums of keys start from what an earlier run left.
+    "kl_dirty_workspace": ("kl.cu", "static_cast<std::size_t>(p.total_kv) * width * sizeof(float)", "0", "kl/*"),
 }
 
 
 def places(name, kernels):
     source, old, _, _ = FAULTS[name]
-    return (pathlib.Path(kernels) / source).read_text(encoding="utf-8").count(old)
+    path = pathlib.Path(kernels) / source
+    return path.read_text(encoding="utf-8").count(old) if path.exists() else 0
 
 
 def main(arguments):
