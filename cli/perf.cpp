@@ -23,7 +23,7 @@ namespace {
 struct arguments {
   implementation_options impl;
   std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
-                       layout, budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
+                       layout, fp8 = "none", budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
   std::vector<std::string> operators;
   output out;
 };
@@ -55,6 +55,9 @@ suite_request parse_suite_request(const arguments& a) {
     r.layout = a.layout;
   }
   r.types = a.type;
+  constexpr std::string_view forms[] = {"none", "token", "tensor"};
+  require_word("--fp8", a.fp8, forms);
+  r.fp8 = a.fp8 == "none" ? scale_form::none : a.fp8 == "token" ? scale_form::token : scale_form::tensor;
   r.seed = parse_uint64("--seed", a.seed);
   for (const auto& o : a.operators) {
     const auto known = op_from_name(o);
@@ -134,11 +137,14 @@ void add_perf(CLI::App& app, invocation& chosen) {
   a->impl.declare(*verb);
   verb->add_option("--against", a->against, "Second implementation, timed in turn with the first in one process")
       ->type_name("NAME|FILE.so");
-  verb->add_option("--suite", a->suite, "decode, prefill, crossover, layer or training")->capture_default_str();
+  verb->add_option("--suite", a->suite, "decode, prefill, prefill_whole, crossover, topk, layer or training")
+      ->capture_default_str();
   verb->add_option("--context", a->context,
                    "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite");
   verb->add_option("--batch", a->batch, "Sequences of a call")->capture_default_str();
-  verb->add_option("--chunk", a->chunk, "Prefill: only the last tokens, this many of each context");
+  verb->add_option(
+      "--chunk", a->chunk,
+      "Prefill: only the last tokens, this many of each context; prefill_whole, topk: tokens of a chunk, default 8K");
   verb->add_option("--selection", a->selection, "Which blocks are selected: random, realistic or shared64")
       ->capture_default_str();
   verb->add_option("--op", a->operators, "Only these operators")->type_name("OP[,OP...]")->delimiter(',');
@@ -147,6 +153,11 @@ void add_perf(CLI::App& app, invocation& chosen) {
   verb->add_option("--type", a->type, "Storage type: bf16, fp16 or fp32")->capture_default_str();
   verb->add_option("--layout", a->layout, "Cache layout: paged or contig; default paged, of suite training contig")
       ->type_name("LAYOUT");
+  verb->add_option(
+          "--fp8", a->fp8,
+          "Keys, values and index operands in e4m3, with a scale for each token and head, or for each tensor: none, "
+          "token or tensor")
+      ->capture_default_str();
   verb->add_option("--cache", a->cache, "cold: inputs come from memory; hot: from a cache where they fit")
       ->capture_default_str();
   verb->add_option("--busy", a->busy, "refuse: no numbers from a busy machine; tell: numbers with a remark")

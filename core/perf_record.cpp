@@ -42,6 +42,7 @@ json to_json_of(const perf_ceilings& c) {
           {"bytes_per_s", c.bytes_per_s},
           {"source", c.source},
           {"flops_samples", numbers(c.flops_samples)},
+          {"e4m3_samples", numbers(c.e4m3_samples)},
           {"bytes_samples", numbers(c.bytes_samples)}};
 }
 
@@ -55,12 +56,17 @@ json to_json_of(const perf_figures& f) {
   put_optional(out, "gain_limit", f.gain_limit);
   put_optional(out, "share_of_msa", f.share_of_msa);
   put_optional(out, "against", f.against);
+  put_optional(out, "back_to_back_gain", f.back_to_back_gain);
+  put_optional(out, "back_to_back_against", f.back_to_back_against);
+  if (!f.gain_refused.empty()) out["gain_refused"] = sentence(f.gain_refused);
+  if (!f.against_refused.empty()) out["against_refused"] = sentence(f.against_refused);
   return out;
 }
 
 json to_json_of(const perf_item& i) {
   json work;
   put_number(work, "useful_flops", i.work.useful_flops);
+  put_number(work, "index_flops", i.work.index_flops);
   put_optional(work, "executed_flops", i.work.executed_flops);
   put_number(work, "compulsory_bytes", i.work.compulsory_bytes);
   put_number(work, "algorithmic_bytes", i.work.algorithmic_bytes);
@@ -72,22 +78,59 @@ json to_json_of(const perf_item& i) {
                        {"outputs_judged", i.outputs_judged},
                        {"outputs_different", i.outputs_different}};
   if (i.kind != fail_kind::none) verification["kind"] = std::string(name(i.kind));
-  return {{"name", i.name},
-          {"definition_sha256", i.definition_sha256},
-          {"operator", i.operation},
-          {"seed", std::to_string(i.seed)},
-          {"implementation", i.implementation},
-          {"state", std::string(name(i.state))},
-          {"reason", sentence(i.reason)},
-          {"samples", i.timing},
-          {"time_us", to_json_of(i.time_us)},
-          {"converged", i.converged},
-          {"launches", i.launches},
-          {"work", work},
-          {"figures", i.figures ? to_json_of(*i.figures) : json(nullptr)},
-          {"verification", verification},
-          {"remarks", sentences(i.remarks)},
-          {"captured_output", printable_lines(i.captured_output)}};
+  json out = {{"name", i.name},
+              {"definition_sha256", i.definition_sha256},
+              {"operator", i.operation},
+              {"seed", std::to_string(i.seed)},
+              {"implementation", i.implementation},
+              {"state", std::string(name(i.state))},
+              {"reason", sentence(i.reason)},
+              {"samples", i.timing},
+              {"time_us", to_json_of(i.time_us)},
+              {"converged", i.converged},
+              {"launches", i.launches},
+              {"work", work},
+              {"figures", i.figures ? to_json_of(*i.figures) : json(nullptr)},
+              {"verification", verification},
+              {"remarks", sentences(i.remarks)},
+              {"captured_output", printable_lines(i.captured_output)}};
+  put_optional(out, "back_to_back_us", i.figures ? i.in_a_row.time_us() : std::nullopt);
+  // On a CPU a call returns when it is done: there is nothing to enqueue, and no such key.
+  if (!i.in_a_row.runs.empty() || !i.in_a_row.reason.empty()) out["back_to_back"] = i.in_a_row;
+  if (!i.timing.sm_mhz.empty()) out["low_clock_samples"] = i.low_clock;
+  return out;
+}
+
+json to_json_of(const perf_whole& w) {
+  json out = {{"context", w.context},
+              {"chunk", w.chunk},
+              {"batch", w.batch},
+              {"operator", w.operation},
+              {"implementation", w.implementation},
+              {"chunks", w.chunks},
+              {"measured", w.measured},
+              {"partial", w.partial()},
+              {"verified", w.verified},
+              {"dense", w.dense}};
+  put_number(out, "useful_flops", w.useful_flops);
+  put_optional(out, "time_us", w.time_us);
+  put_optional(out, "back_to_back_us", w.back_to_back_us);
+  put_optional(out, "gain_over_dense", w.gain_over_dense);
+  return out;
+}
+
+json to_json_of(const perf_topk& t) {
+  json out = {{"phase", t.phase},
+              {"context", t.context},
+              {"query_tokens", t.query_tokens},
+              {"topk", t.topk},
+              {"implementation", t.implementation},
+              {"verified", t.verified}};
+  put_optional(out, "score_us", t.score_us);
+  put_optional(out, "select_us", t.select_us);
+  put_optional(out, "index_us", t.index_us);
+  put_optional(out, "split_over_fused", t.split_over_fused);
+  return out;
 }
 
 json to_json_of(const perf_point& p) {
@@ -103,6 +146,7 @@ json to_json_of(const perf_point& p) {
               {"budget_ended", p.budget_ended},
               {"ceilings", p.ceilings.known() ? to_json_of(p.ceilings) : json(nullptr)},
               {"items", items}};
+  if (p.topk) out["topk"] = *p.topk;
   put_number(out, "reuse_distance_bytes", p.reuse_distance_bytes);
   put_number(out, "estimated_s", p.estimated_s);
   put_number(out, "seconds", p.seconds);
@@ -185,6 +229,8 @@ json to_report_json(const perf_run& run) {
       {"points", points},
       {"crossovers", crossovers},
       {"summary", {{"states", states}, {"partial", run.partial}, {"exit_code", exit_code_of(run)}}}};
+  for (const auto& w : run.wholes) out["wholes"].push_back(to_json_of(w));
+  for (const auto& t : run.topk) out["topk"].push_back(to_json_of(t));
   if (run.ceilings.known())
     out["ceilings"] = to_json_of(run.ceilings);
   else if (!run.ceilings.source.empty())

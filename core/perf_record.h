@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/back_to_back.h"
 #include "core/check_result.h"
 #include "core/record.h"
 #include "core/samples.h"
@@ -34,13 +35,15 @@ struct perf_ceilings {
   std::map<std::string, double> flops;  // FLOP/s by the operands' format
   double bytes_per_s = 0;
   std::string source;
-  std::vector<double> flops_samples, bytes_samples;  // raw, in the order of measurement
+  // Raw, in the order of measurement; e4m3 apart, since it is another measurement than that of all other formats.
+  std::vector<double> flops_samples, e4m3_samples, bytes_samples;
 
   bool known() const { return bytes_per_s > 0 && !flops.empty(); }
 };
 
 struct perf_work {
   double useful_flops = 0;
+  double index_flops = 0;                // of the useful ones, those between operands of the index branch
   std::optional<double> executed_flops;  // where an implementation's tiles are known
   double compulsory_bytes = 0, algorithmic_bytes = 0;
 };
@@ -58,6 +61,9 @@ struct perf_figures {
   bool gain_verified = false;          // both outputs were judged right
   std::optional<double> share_of_msa;  // of a stage: its time / that of msa of the same implementation
   std::optional<double> against;       // time of the other implementation / time
+  // The same two of launches back to back. Clocks that the power limit has lowered are part of what these compare.
+  std::optional<double> back_to_back_gain, back_to_back_against;
+  std::string gain_refused, against_refused;  // why the two times are not compared, where both are there
 };
 
 struct perf_item {
@@ -66,10 +72,12 @@ struct perf_item {
   std::uint64_t seed = 0;
   int implementation = 0;  // index into perf_run::implementations
   item_state state = item_state::not_run;
-  std::string reason;      // one line; empty where measured
-  samples timing;          // raw, kept whatever the state
-  sample_summary time_us;  // of them
-  bool converged = false;  // the interval is as narrow as asked for
+  std::string reason;                   // one line; empty where measured
+  samples timing;                       // raw, kept whatever the state
+  sample_summary time_us;               // of them
+  bool converged = false;               // the interval is as narrow as asked for
+  std::vector<std::int64_t> low_clock;  // samples that began far below the median clock, by number
+  back_to_back in_a_row;                // launches that nobody waited for in between; no part of time_us
   std::int64_t launches = 0;
   perf_work work;
   std::optional<perf_figures> figures;  // measured and unverified items
@@ -87,8 +95,9 @@ struct perf_item {
 struct perf_point {
   std::string phase;  // "decode", "prefill", "training"
   std::int64_t query_tokens = 0, context = 0, batch = 1;
-  std::string selection;  // "random", "realistic", "shared64"
-  bool cold = false;      // inputs came from memory; false: from a cache, at least in part
+  std::string selection;             // "random", "realistic", "shared64"
+  std::optional<std::int64_t> topk;  // suite topk: of the shape at this point
+  bool cold = false;                 // inputs came from memory; false: from a cache, at least in part
   double reuse_distance_bytes = 0;
   std::int64_t rounds_of_sets = 0;  // rounds until an input set is used again
   double estimated_s = 0, seconds = 0;
@@ -99,12 +108,37 @@ struct perf_point {
   std::vector<perf_item> items;
 };
 
+// A whole sequence, chunk after chunk, by one operator of one implementation. Sums are over all chunks or not there:
+// nothing is made up for a chunk that was not measured.
+struct perf_whole {
+  std::int64_t context = 0, chunk = 0, batch = 1;
+  std::string operation;
+  int implementation = 0;
+  std::int64_t chunks = 0, measured = 0;  // that the sequence has; that have a time
+  std::optional<double> time_us, back_to_back_us;
+  bool verified = false;                  // the outputs of all of them
+  double useful_flops = 0;                // of all chunks that have a time
+  std::optional<double> gain_over_dense;  // time of the fastest dense / time, both over all chunks
+  std::string dense;                      // whose
+  bool partial() const { return measured < chunks; }
+};
+
+// Scores and selection, apart and in one, at one context and top-k. Times in us; nothing: not measured.
+struct perf_topk {
+  std::string phase;
+  std::int64_t context = 0, query_tokens = 0, topk = 0;
+  int implementation = 0;
+  std::optional<double> score_us, select_us, index_us;
+  std::optional<double> split_over_fused;  // (score + select) / index
+  bool verified = false;                   // outputs of all that were measured
+};
+
 struct perf_run {
   std::string suite_version, suite_commit;
   bool suite_dirty = false;
   std::vector<std::string> argv;
   std::string start_utc;
-  std::string suite;  // "decode", "prefill", "crossover", "layer", "training"
+  std::string suite;
   std::uint64_t seed = 0;
   double budget_s = 0, estimated_s = 0;
   std::string cache;  // "cold" or "hot", as asked for
@@ -123,6 +157,8 @@ struct perf_run {
     std::string note;
   };
   std::vector<crossover> crossovers;
+  std::vector<perf_whole> wholes;  // suite prefill_whole
+  std::vector<perf_topk> topk;     // suite topk
 };
 
 // Items in that state.

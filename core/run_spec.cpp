@@ -38,10 +38,11 @@ void from_json(const nlohmann::json& in, device& d) {
 void to_json(nlohmann::json& out, const timing_spec& t) {
   out = {{"enabled", t.enabled}, {"min_samples", t.min_samples},
          {"warmup", t.warmup},   {"cold_sets", t.cold_sets},
-         {"graph", t.graph},     {"back_to_back", t.back_to_back},
-         {"order", t.order},     {"min_long_samples", t.min_long_samples},
-         {"probes", t.probes}};
+         {"graph", t.graph},     {"order", t.order},
+         {"probes", t.probes},   {"min_long_samples", t.min_long_samples}};
   put_number(out, "budget_s", t.budget_s);
+  put_number(out, "back_to_back_s", t.back_to_back_s);
+  put_number(out, "back_to_back_budget_s", t.back_to_back_budget_s);
   put_number(out, "min_seconds", t.min_seconds);
   put_number(out, "relative_half_width", t.relative_half_width);
 }
@@ -57,7 +58,8 @@ void from_json(const nlohmann::json& in, timing_spec& t) {
   fields.read("warmup", read.warmup);
   fields.read("cold_sets", read.cold_sets);
   fields.read("graph", read.graph);
-  fields.read("back_to_back", read.back_to_back);
+  fields.read("back_to_back_s", read.back_to_back_s);
+  fields.read("back_to_back_budget_s", read.back_to_back_budget_s);
   fields.read("min_seconds", read.min_seconds);
   fields.read("probes", read.probes);
   fields.read("order", read.order);

@@ -30,9 +30,11 @@ struct timing_spec {
   double min_seconds = 0;             // go on for so long even if the samples are enough
   double relative_half_width = 0.01;  // of the median's interval; stop once reached
   std::int32_t warmup = 3;
-  std::int32_t cold_sets = 0;       // rounds of the run until an input set is used again; 0: hot, one set only
-  bool graph = false;               // CUDA graph replay
-  bool back_to_back = false;        // no idle gap between samples
+  std::int32_t cold_sets = 0;  // rounds of the run until an input set is used again; 0: hot, one set only
+  bool graph = false;          // CUDA graph replay
+  // Devices: after the samples, runs of launches without waiting in between, each for so many seconds of which the first
+  // part is not timed, all of them together for at most so many; 0: none.
+  double back_to_back_s = 0, back_to_back_budget_s = 0;
   bool probes = true;               // ceilings measured between the samples
   std::vector<std::int32_t> order;  // which implementation each sample runs, e.g. 0 1 0 1; empty: 0 only
 };

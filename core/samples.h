@@ -12,7 +12,7 @@ struct samples {
   std::vector<double> time_us;
   std::vector<std::int32_t> order;  // which implementation each sample ran
   // Of the GPU around each sample; empty on a CPU.
-  std::vector<double> sm_mhz;    // true clock of a multiprocessor, counted by a kernel
+  std::vector<double> sm_mhz;    // true clock of a multiprocessor when the launch began, counted by a kernel
   std::vector<double> nvml_mhz;  // the same as NVML has it
   std::vector<double> power_w, temperature_c;
   std::vector<double> throttle;  // NVML's bits of reasons why clocks are low

@@ -7,6 +7,7 @@
 // it was. It can't survive a signal, an exit or a hang: those are the worker's, seen by its parent.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -83,6 +84,12 @@ class memory_limiter {
   virtual void thaw() = 0;
 };
 
+// Launches that were enqueued without waiting in between.
+struct launches_in_a_row {
+  double seconds = 0;    // of all timed ones together, by the device's clock
+  double enqueue_s = 0;  // that the host took for each of the first ones, before it could have to wait for the device
+};
+
 // A plan with its workspace, for timing: between two launches there is nothing but the launch. Not for two threads.
 class prepared_plan {
  public:
@@ -92,6 +99,11 @@ class prepared_plan {
   virtual std::size_t bind(bound_case tensors) = 0;
   // Seconds of one launch, on a device those of its own clock. Nothing if it ended in anything but OK, which `seen` then tells.
   virtual std::optional<double> launch(std::size_t tensors, observation& seen) = 0;
+  // Devices only: a launch for each of `tensors`, of which the first `lead` are not timed. `near_end` is called while about
+  // the last tenth of them runs. Nothing if one ended in anything but OK, which `seen` then tells.
+  virtual std::optional<launches_in_a_row> launch_in_a_row(std::span<const std::size_t> tensors, std::size_t lead,
+                                                           const std::function<void()>& near_end,
+                                                           observation& seen) = 0;
   // What the launches have left changed in the process, or in the bands of the workspace, goes into `seen`.
   virtual void inspect(observation& seen) = 0;
 };

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/back_to_back.h"
 #include "core/observation.h"
 #include "core/run_spec.h"
 #include "host/conditions.h"
@@ -21,18 +22,22 @@
 namespace msabench {
 
 struct timed_side {
-  int implementation = 0;  // index into what the executor was made for
-  int group = 0;           // sides with the same number have the same inputs, each its own outputs
-  bool lead_in = false;    // an untimed launch right before each sample: awake threads, on another input set
+  int implementation = 0;     // index into what the executor was made for
+  int group = 0;              // sides with the same number have the same inputs, each its own outputs
+  bool lead_in = false;       // an untimed launch right before each sample: awake threads, on another input set
+  bool back_to_back = false;  // runs of launches in a row as well, on devices
+  // Input sets that the group has at the least, whatever it uses in a round.
+  std::int64_t least_sets = 1;
   input_set* set = nullptr;
 };
 
 // Ceilings between the samples, in the order in which they were taken.
 struct probe_samples {
   std::vector<double> flops_per_s, bytes_per_s;
-  std::vector<std::string> types;  // formats of operands that flops_per_s holds for; none: it was not measured
-  std::string source;              // what was measured and how
-  std::uint64_t read_bytes = 0;    // memory that the reading walks through
+  std::vector<std::string> types;        // formats of operands that flops_per_s holds for; none: it was not measured
+  std::vector<double> e4m3_flops_per_s;  // of operands in e4m3; none: it was not measured
+  std::string source;                    // what was measured and how
+  std::uint64_t read_bytes = 0;          // memory that the reading walks through
 };
 
 // The device that timed sides run on; empty name: the CPU.
@@ -48,6 +53,8 @@ struct side_observation {
   std::int64_t launches = 0;         // warm-up and lead-ins included
   std::int64_t outputs_seen = 0;     // input sets whose outputs were looked at after the last launch
   std::int64_t outputs_dropped = 0;  // that differed from all that were kept
+  back_to_back in_a_row;
+  std::string left_out;  // why it has no sample: the budget; empty: it has some, or it failed
 };
 
 struct timed_observation {

@@ -45,6 +45,8 @@ execute_message encode_timed(std::span<const timed_side> sides, const run_spec& 
     list.push_back({{"implementation", s.implementation},
                     {"group", s.group},
                     {"lead_in", s.lead_in},
+                    {"back_to_back", s.back_to_back},
+                    {"least_sets", s.least_sets},
                     {"problem", s.set->agreed},
                     {"tensors", std::move(tensors)}});
   }
@@ -78,6 +80,8 @@ timed_request decode_timed(message& in) {
     of.read("implementation", s.implementation);
     of.read("group", s.group);
     of.read("lead_in", s.lead_in);
+    of.read("back_to_back", s.back_to_back);
+    of.read("least_sets", s.least_sets);
     s.agreed = of.require("problem").get<problem>();
     for (const json& tensor : list_of(of, "tensors")) s.tensors.push_back(decode_tensor(tensor, r.regions));
     r.sides.push_back(std::move(s));
@@ -90,6 +94,8 @@ json encode(const timed_observation& seen) {
   for (const side_observation& s : seen.sides) {
     json one = encode("side", s.seen);
     one["launches"] = s.launches;
+    one["back_to_back"] = s.in_a_row;
+    one["left_out"] = s.left_out;
     sides.push_back(std::move(one));
   }
   return {{"type", "timed"},
@@ -98,6 +104,7 @@ json encode(const timed_observation& seen) {
            {{"flops_per_s", seen.probes.flops_per_s},
             {"bytes_per_s", seen.probes.bytes_per_s},
             {"types", seen.probes.types},
+            {"e4m3_flops_per_s", seen.probes.e4m3_flops_per_s},
             {"source", seen.probes.source},
             {"read_bytes", seen.probes.read_bytes}}},
           {"device",
@@ -118,13 +125,17 @@ timed_observation decode_timed_observation(const json& in) {
   for (const json& element : list_of(fields, "sides")) {
     side_observation s;
     s.seen = decode_observation(element);
-    json_fields("side", element).read("launches", s.launches);
+    const json_fields of("side", element);
+    of.read("launches", s.launches);
+    of.read("left_out", s.left_out);
+    s.in_a_row = of.require("back_to_back").get<back_to_back>();
     seen.sides.push_back(std::move(s));
   }
   const json_fields probes("probes", fields.require("probes"));
   seen.probes.flops_per_s = numbers(probes, "flops_per_s");
   seen.probes.bytes_per_s = numbers(probes, "bytes_per_s");
   probes.read("types", seen.probes.types);
+  seen.probes.e4m3_flops_per_s = numbers(probes, "e4m3_flops_per_s");
   probes.read("source", seen.probes.source);
   probes.read("read_bytes", seen.probes.read_bytes);
   const json_fields on("device", fields.require("device"));

@@ -19,6 +19,8 @@ struct timed_request {
   struct side {
     int implementation = 0, group = 0;
     bool lead_in = false;
+    bool back_to_back = false;
+    std::int64_t least_sets = 1;
     problem agreed;
     std::vector<decoded_tensor> tensors;
   };

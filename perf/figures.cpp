@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/operator.h"
+#include "perf/clocks.h"
 
 namespace msabench {
 namespace {
@@ -27,15 +28,27 @@ bool is_stage(std::string_view operation) { return operation != name(op::msa) &&
 
 }  // namespace
 
-std::optional<roofline> roofline_of(const perf_work& w, const perf_ceilings& c, dtype operands) {
+operand_types operands_of(const problem& p, dtype type) {
+  return {p.q_idx == e4m3 && p.k_idx == e4m3 ? e4m3 : type, type};
+}
+
+std::optional<roofline> roofline_of(const perf_work& w, const perf_ceilings& c, operand_types operands) {
   if (!c.known()) return std::nullopt;
-  const auto peak = c.flops.find(std::string(name(operands)));
-  if (peak == c.flops.end()) return std::nullopt;
-  const double by_flops = w.useful_flops / peak->second, by_bytes = w.compulsory_bytes / c.bytes_per_s;
+  double by_flops = 0;
+  const auto add = [&](double flops, dtype type) {
+    const auto peak = c.flops.find(std::string(name(type)));
+    if (peak == c.flops.end()) return false;
+    by_flops += flops / peak->second;
+    return true;
+  };
+  const double rest = w.useful_flops - w.index_flops;
+  if (w.index_flops > 0 && !add(w.index_flops, operands.index)) return std::nullopt;
+  if ((rest > 0 || w.index_flops == 0) && !add(rest, operands.rest)) return std::nullopt;
+  const double by_bytes = w.compulsory_bytes / c.bytes_per_s;
   return roofline{std::max(by_flops, by_bytes), by_flops >= by_bytes};
 }
 
-perf_figures figures_of(const perf_work& w, const perf_ceilings& c, dtype operands, double seconds) {
+perf_figures figures_of(const perf_work& w, const perf_ceilings& c, operand_types operands, double seconds) {
   perf_figures f;
   f.flops_per_s = w.useful_flops / seconds;
   f.bytes_per_s = w.compulsory_bytes / seconds;
@@ -48,23 +61,33 @@ perf_figures figures_of(const perf_work& w, const perf_ceilings& c, dtype operan
 }
 
 void compare_items(perf_point& point, std::span<const std::string> labels) {
-  const perf_item* dense = nullptr;
-  for (const auto& i : point.items)
-    if (i.operation == name(op::dense) && has_number(i) && (!dense || i.time_us.median < dense->time_us.median))
-      dense = &i;
+  const perf_item *dense = nullptr, *dense_in_a_row = nullptr;
+  for (const auto& i : point.items) {
+    if (i.operation != name(op::dense) || !has_number(i)) continue;
+    if (!dense || i.time_us.median < dense->time_us.median) dense = &i;
+    if (i.in_a_row.time_us() && (!dense_in_a_row || i.in_a_row.time_us() < dense_in_a_row->in_a_row.time_us()))
+      dense_in_a_row = &i;
+  }
   for (auto& i : point.items) {
     if (!has_number(i)) continue;
     perf_figures& f = *i.figures;
+    const auto own_in_a_row = i.in_a_row.time_us();
     if (dense && replaces_dense(i.operation)) {
-      f.gain_over_dense = dense->time_us.median / i.time_us.median;
+      f.gain_refused = clocks_apart(i.timing, dense->timing);
+      if (f.gain_refused.empty()) f.gain_over_dense = dense->time_us.median / i.time_us.median;
       f.dense = labels[static_cast<std::size_t>(dense->implementation)];
       f.gain_verified = i.state == item_state::measured && dense->state == item_state::measured;
       if (f.roofline_s > 0 && dense->figures->roofline_s > 0) f.gain_limit = dense->figures->roofline_s / f.roofline_s;
+      if (own_in_a_row && dense_in_a_row) f.back_to_back_gain = *dense_in_a_row->in_a_row.time_us() / *own_in_a_row;
     }
     if (const perf_item* msa = find(point, name(op::msa), i.implementation); msa && is_stage(i.operation))
       f.share_of_msa = i.time_us.median / msa->time_us.median;
-    if (const perf_item* other = find(point, i.operation, 1 - i.implementation))
-      f.against = other->time_us.median / i.time_us.median;
+    if (const perf_item* other = find(point, i.operation, 1 - i.implementation)) {
+      f.against_refused = clocks_apart(i.timing, other->timing);
+      if (f.against_refused.empty()) f.against = other->time_us.median / i.time_us.median;
+      if (own_in_a_row && other->in_a_row.time_us())
+        f.back_to_back_against = *other->in_a_row.time_us() / *own_in_a_row;
+    }
   }
 }
 

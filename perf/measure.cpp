@@ -9,7 +9,6 @@
 #include <cstring>
 #include <list>
 #include <map>
-#include <tuple>
 
 #include "core/environment_error.h"
 #include "core/error.h"
@@ -17,8 +16,12 @@
 #include "core/statistics.h"
 #include "core/units.h"
 #include "host/interrupt.h"
+#include "perf/clocks.h"
+#include "perf/costs.h"
 #include "perf/figures.h"
+#include "perf/topk.h"
 #include "perf/verify.h"
+#include "perf/whole.h"
 
 namespace msabench {
 namespace {
@@ -26,19 +29,14 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t assumed_cache_bytes = std::uint64_t{64} << 20;
-// Inputs come from memory where at least so many times the last-level cache was touched since they were used.
-constexpr double cold_factor = 2;
-// Share of the machine's limits that an implementation is taken to reach before it has been seen.
-constexpr double assumed_efficiency = 0.25;
 // Launches shorter than this get a lead-in: threads that sleep take tens of microseconds to wake.
 constexpr double lead_in_below_s = 5e-3;
-constexpr std::int32_t warmup = 2;
 // Engines replay decode, up to so many tokens of a draft, as graphs.
 constexpr std::int64_t most_graph_tokens = 16;
-constexpr double shortest_loop_s = 0.5;
 constexpr double usable_memory = 0.8;
-// Making input sets and copies of them, fresh memory included.
-constexpr double copied_bytes_per_s = 0.35e9;
+// Of a run of launches back to back: the power limit of a GPU bites after 40 to 80 ms.
+constexpr double in_a_row_s = 0.15;
+constexpr std::int64_t most_sets_in_a_row = 4096;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
@@ -54,7 +52,9 @@ perf_ceilings ceilings_of(const probe_samples& probes) {
   c.bytes_per_s = median_of(probes.bytes_per_s);
   if (!probes.flops_per_s.empty())
     for (const std::string& type : probes.types) c.flops[type] = median_of(probes.flops_per_s);
+  if (!probes.e4m3_flops_per_s.empty()) c.flops["e4m3"] = median_of(probes.e4m3_flops_per_s);
   c.flops_samples = probes.flops_per_s;
+  c.e4m3_samples = probes.e4m3_flops_per_s;
   c.bytes_samples = probes.bytes_per_s;
   return c;
 }
@@ -83,7 +83,10 @@ struct candidate {
   agreement agreed;
   perf_item item;
   double predicted_s = 0;  // of one launch
+  std::int64_t least_sets = 1;
+  std::string left_out;  // why there is no sample
   bool runs = false;
+  bool timed = false;  // it was a side of the timed run
   input_set* set = nullptr;
 };
 
@@ -98,7 +101,7 @@ class measurement {
       : setup_(setup), with_(with), events_(events), run_(run) {}
 
   void all() {
-    const auto points = plan_suite(setup_.what);
+    auto points = plan_suite(setup_.what);
     require_memory(points);
     require_quiet();
     const timed_observation first = time_nothing();
@@ -106,37 +109,56 @@ class measurement {
     if (first.interrupted) return void(run_.partial = true);
     take_device(first);
     assumed_ = ceilings_of(first.probes);
-    for (const auto& p : points) run_.estimated_s += estimate(p);
+    costs_.begin(assumed_,
+                 {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()), others_});
+    for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
+    if (is_whole()) points = spread(std::move(points));
     events_.planned(run_);
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
       if (run_.partial) return;
       double weight = 0;
-      for (std::size_t j = i; j < points.size(); ++j) weight += estimate(points[j]);
+      if (is_whole() && costs_.point_s(points[i]) > setup_.budget_s - seconds_since(start_)) continue;
+      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       const double left = setup_.budget_s - seconds_since(start_);
-      run_.points.push_back(measure_point(points[i], left, left * estimate(points[i]) / weight));
+      run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
       if (run_.partial) return;
       events_.measured(run_.points.back());
     }
   }
 
   void finish() {
-    std::vector<double> flops, bytes;
+    std::vector<double> flops, e4m3, bytes;
     for (const auto& p : run_.points) {
+      e4m3.insert(e4m3.end(), p.ceilings.e4m3_samples.begin(), p.ceilings.e4m3_samples.end());
       flops.insert(flops.end(), p.ceilings.flops_samples.begin(), p.ceilings.flops_samples.end());
       bytes.insert(bytes.end(), p.ceilings.bytes_samples.begin(), p.ceilings.bytes_samples.end());
     }
     run_.ceilings = assumed_;
     if (!flops.empty()) {
-      for (auto& [type, peak] : run_.ceilings.flops) peak = median_of(flops);
+      for (auto& [type, peak] : run_.ceilings.flops) peak = median_of(type == "e4m3" && !e4m3.empty() ? e4m3 : flops);
       run_.ceilings.bytes_per_s = median_of(bytes);
     }
     run_.ceilings.flops_samples.clear();
+    run_.ceilings.e4m3_samples.clear();
     run_.ceilings.bytes_samples.clear();
+    const int implementations = static_cast<int>(with_.queries.size());
     if (setup_.what.suite == perf_suite::crossover) find_crossovers();
+    if (setup_.what.suite == perf_suite::topk) run_.topk = topk_rows(run_.points, implementations);
+    if (!is_whole()) return;
+    std::ranges::stable_sort(run_.points, {}, &perf_point::context);
+    run_.wholes = wholes_of(run_, contexts_of(setup_.what), chunk_of(setup_.what), setup_.what.batch, with_.labels);
   }
 
  private:
+  bool is_whole() const { return setup_.what.suite == perf_suite::prefill_whole; }
+
+  static std::vector<suite_point> spread(std::vector<suite_point> points) {
+    std::vector<suite_point> ordered;
+    for (const std::size_t at : spread_order(points.size())) ordered.push_back(std::move(points[at]));
+    return ordered;
+  }
+
   void take_device(const timed_observation& first) {
     if (!with_.on_device) return;
     if (first.ended)
@@ -169,9 +191,10 @@ class measurement {
     }
   }
 
-  void require_quiet() const {
+  void require_quiet() {
     if (with_.on_device) return;
     const auto seen = watch_machine(setup_.watch, setup_.watch_s);
+    if (seen) others_ = seen->others + seen->steal;
     if (!seen || setup_.tell_busy) return;
     if (const std::string why = too_busy(*seen, setup_.limits); !why.empty())
       throw environment_error({"machine", "", "too busy to measure: " + why,
@@ -185,45 +208,6 @@ class measurement {
     return with_.timing->run({}, how);
   }
 
-  double roofline_s(const case_spec& c, const problem& p) const {
-    const work w = work_of_case(c, p);
-    if (const auto limit = roofline_of({w.useful_flops, {}, w.compulsory_bytes.least, 0}, assumed_, c.type))
-      return limit->seconds;
-    // Without a limit of arithmetic for the type: a guess for planning, of what a device does with others.
-    double flops = 1e12;
-    for (const auto& [type, peak] : assumed_.flops) flops = std::min(flops, peak / 16);
-    const double by_bytes = assumed_.bytes_per_s > 0 ? w.compulsory_bytes.least / assumed_.bytes_per_s : 0;
-    return std::max(by_bytes, w.useful_flops / flops);
-  }
-
-  double predict_launch_s(const case_spec& c, const problem& p, int implementation) const {
-    const auto seen = slowness_.find({implementation, c.operation, many_rows(c)});
-    const double call_s = 5e-6;
-    return call_s + roofline_s(c, p) * (seen == slowness_.end() ? 1 / assumed_efficiency : seen->second);
-  }
-
-  // With the fewest samples that count.
-  static double fewest_samples_s(double launch_s) {
-    return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup + 10);
-  }
-
-  // With so few that something can be said at all.
-  static double least_samples_s(double launch_s) { return launch_s * (warmup + 3); }
-
-  double estimate(const suite_point& p) const {
-    double seconds = shortest_loop_s + 0.5, bytes = 0, touched = 0;
-    for (const auto& c : p.cases) {
-      bytes += set_bytes(c, make_problem(c));
-      touched += work_of_case(c, make_problem(c)).compulsory_bytes.least;
-    }
-    if (setup_.cold) bytes *= 1 + static_cast<double>(rounds_until_reuse(touched, cold_factor * cache_bytes()));
-    seconds += bytes / copied_bytes_per_s;
-    for (const auto& c : p.cases)
-      for (int i = 0; i < static_cast<int>(with_.queries.size()); ++i)
-        seconds += fewest_samples_s(predict_launch_s(c, make_problem(c), i)) + verification_s(c);
-    return seconds;
-  }
-
   perf_point measure_point(const suite_point& p, double left_s, double budget_s) {
     const auto start = clock::now();
     perf_point point;
@@ -231,12 +215,15 @@ class measurement {
     point.query_tokens = p.query_tokens;
     point.context = p.context;
     point.batch = p.batch;
+    point.topk = p.topk;
     point.selection = name(setup_.what.selection);
-    point.estimated_s = estimate(p);
+    point.estimated_s = costs_.point_s(p);
     std::list<candidate> all = negotiate_all(p);
-    fit_into(all, left_s);
+    fit_into(all, left_s, false);
     std::list<input_set> sets;
     make_sets(all, sets);
+    // The machine may have made them slower than it was taken to.
+    fit_into(all, left_s - seconds_since(start), true);
     time_point(all, point, budget_s - seconds_since(start));
     const std::string busy = point.conditions_known && !with_.on_device ? too_busy(usage_, setup_.limits) : "";
     for (auto& c : all) {
@@ -274,39 +261,48 @@ class measurement {
         }
         c.runs = !refuse_item(c.item, c.definition, c.agreed);
         if (c.runs) {
-          c.predicted_s = predict_launch_s(c.definition, c.agreed.agreed, i);
-          const work w = work_of_case(c.definition, c.agreed.agreed);
-          c.item.work = {w.useful_flops, {}, w.compulsory_bytes.least, w.algorithmic_bytes};
+          c.predicted_s = costs_.launch_s(c.definition, c.agreed.agreed, i);
+          c.item.work = least_work(c.definition, c.agreed.agreed);
         }
         all.push_back(std::move(c));
       }
     return all;
   }
 
-  // Leaves out the longest items until the others fit into the time that is left.
-  static void fit_into(std::list<candidate>& all, double left_s) {
+  // Leaves out what costs most until the others fit into the time that is left. `made`: inputs are there already.
+  void fit_into(std::list<candidate>& all, double left_s, bool made) const {
     for (;;) {
-      double needed = shortest_loop_s;
-      candidate* longest = nullptr;
+      double needed = shortest_loop_s, bytes = 0, touched = 0, most = 0;
+      candidate* dearest = nullptr;
       for (auto& c : all) {
         if (!c.runs) continue;
-        needed += least_samples_s(c.predicted_s) + verification_s(c.definition) +
-                  set_bytes(c.definition, c.agreed.agreed) / copied_bytes_per_s;
-        if (!longest || c.predicted_s > longest->predicted_s) longest = &c;
+        const double here = set_bytes(c.definition, c.agreed.agreed);
+        const double cost = costs_.least_samples_s(c.predicted_s) + costs_.verification_s(c.definition) +
+                            (made ? 0 : costs_.inputs_s(c.definition, c.agreed.agreed));
+        needed += cost;
+        bytes += here;
+        touched += c.item.work.compulsory_bytes;
+        if (!dearest || cost > most) dearest = &c;
+        most = std::max(most, cost);
       }
-      if (!longest || needed <= left_s) return;
-      longest->runs = false;
-      longest->item.state = item_state::not_run;
-      longest->item.reason = fmt::format("needs about {} with the others of this point, {} of the budget are left",
+      needed += costs_.copies_s(bytes * costs_.rotations(touched));
+      if (!dearest || needed <= left_s) return;
+      dearest->runs = false;
+      dearest->item.state = item_state::not_run;
+      dearest->item.reason = fmt::format("needs about {} with the others of this point, {} of the budget are left",
                                          format_duration_s(needed), format_duration_s(std::max(left_s, 0.0)));
     }
   }
 
-  static void make_sets(std::list<candidate>& all, std::list<input_set>& sets) {
+  void make_sets(std::list<candidate>& all, std::list<input_set>& sets) {
+    const auto start = clock::now();
+    double estimated_s = 0;
     std::map<std::size_t, candidate*> first;
     for (auto& c : all) {
       if (!c.runs) continue;
       const auto [at, is_first] = first.try_emplace(c.case_index, &c);
+      if (is_first || !same_inputs(at->second->agreed.agreed, c.agreed.agreed))
+        estimated_s += costs_.inputs_s(c.definition, c.agreed.agreed);
       if (is_first) {
         sets.push_back(make_inputs(c.definition, c.agreed.agreed));
       } else if (same_inputs(at->second->agreed.agreed, c.agreed.agreed)) {
@@ -318,8 +314,9 @@ class measurement {
       leave_out_training_outputs(sets.back());
       c.set = &sets.back();
       if (const auto counts = counts_of(view_of(*c.set, slot::ids), c.definition, c.agreed.agreed))
-        take_work(c, work_of_case(c.definition, c.agreed.agreed, counts));
+        c.item.work = least_work(c.definition, c.agreed.agreed, counts);
     }
+    costs_.saw_inputs(estimated_s, seconds_since(start));
   }
 
   static const tensor_view* view_of(const input_set& set, slot s) {
@@ -330,35 +327,65 @@ class measurement {
     return &view;
   }
 
-  static void take_work(candidate& c, const work& w) {
-    c.item.work = {w.useful_flops, {}, w.compulsory_bytes.least, w.algorithmic_bytes};
+  // Of a device all of a region is there, of a CPU what is filled.
+  double held_bytes(const input_set& set) const {
+    if (!with_.on_device) return static_cast<double>(set.bytes());
+    std::map<const shared_region*, double> regions;
+    for (const auto* buffers : {&set.inputs, &set.outputs})
+      for (const buffer& b : *buffers)
+        if (b.region) regions[b.region.get()] = static_cast<double>(b.region->bytes());
+    double total = 0;
+    for (const auto& [region, bytes] : regions) total += bytes;
+    return total;
   }
 
   // How often sets are rotated: as far apart as twice the last-level cache if the memory allows.
   // Returns the bytes that are copied.
-  double plan_rotation(const std::list<candidate>& all, perf_point& point) const {
-    double round_bytes = 0, rotated = 0;
+  double plan_rotation(std::list<candidate>& all, perf_point& point) const {
+    double round_bytes = 0, rotated = 0, held = 0;
     for (const auto& c : all) {
       if (!c.runs) continue;
       const double times = leads_in(c) ? 2 : 1;
       round_bytes += times * c.item.work.compulsory_bytes;
       rotated += times * static_cast<double>(c.set->bytes());
+      held += times * held_bytes(*c.set);
     }
-    if (!setup_.cold) return rotated;
-    std::int64_t rounds = rounds_until_reuse(round_bytes, cold_factor * cache_bytes());
-    // Sets of a group: as many as it uses in so many rounds. Without another one nothing is copied.
     const double memory = with_.on_device ? on_.free_bytes : setup_.available_memory_bytes;
-    const double room = memory * usable_memory / 2;
-    if (room > 0 && rounds > 1 && rotated * static_cast<double>(rounds) > room)
-      rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(room / rotated));
-    point.rounds_of_sets = rounds;
-    point.reuse_distance_bytes = static_cast<double>(rounds) * round_bytes;
-    point.cold = point.reuse_distance_bytes >= cold_factor * cache_bytes();
-    return static_cast<double>(rounds) * rotated;
+    if (setup_.cold) {
+      std::int64_t rounds = rounds_until_reuse(round_bytes, cold_factor * cache_bytes());
+      // Sets of a group: as many as it uses in so many rounds. Without another one nothing is copied.
+      const double room = memory * usable_memory / 2;
+      if (room > 0 && rounds > 1 && held * static_cast<double>(rounds) > room)
+        rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(room / held));
+      point.rounds_of_sets = rounds;
+      point.reuse_distance_bytes = static_cast<double>(rounds) * round_bytes;
+      point.cold = point.reuse_distance_bytes >= cold_factor * cache_bytes();
+    }
+    const double rounds = std::max(1.0, static_cast<double>(point.rounds_of_sets));
+    const double more = with_.on_device ? plan_back_to_back(all, rounds, memory * usable_memory - rounds * held) : 0;
+    return (setup_.cold ? rounds : 1) * rotated + more;
   }
 
-  // A kernel is another one in decode than in prefill.
-  static bool many_rows(const case_spec& c) { return sequences(c).front().q_len > 1; }
+  // Launches back to back are those of one item alone, so its own input sets have to be far enough apart. Returns the bytes
+  // that are copied for it.
+  double plan_back_to_back(std::list<candidate>& all, double rounds, double room) const {
+    double copied = 0;
+    for (auto& c : all) {
+      if (!c.runs) continue;
+      const std::int64_t wanted =
+          setup_.cold ? rounds_until_reuse(c.item.work.compulsory_bytes, cold_factor * cache_bytes()) : 1;
+      const double more = std::max(0.0, static_cast<double>(wanted) - rounds), bytes = held_bytes(*c.set);
+      if (wanted > most_sets_in_a_row || more * bytes > room) {
+        c.item.in_a_row.reason = fmt::format("{} input sets of {} would be needed to keep launches in a row cold",
+                                             wanted, format_bytes(bytes));
+        continue;
+      }
+      room -= more * bytes;
+      copied += more * static_cast<double>(c.set->bytes());
+      c.least_sets = wanted;
+    }
+    return copied;
+  }
 
   bool leads_in(const candidate& c) const { return !with_.on_device && c.predicted_s < lead_in_below_s; }
 
@@ -372,27 +399,52 @@ class measurement {
         if (!c.set->inputs.empty() && !sides[s].set->inputs.empty() &&
             sides[s].set->inputs.front().region == c.set->inputs.front().region)
           group = sides[s].group;
-      sides.push_back({c.implementation, group, leads_in(c), c.set});
+      timed_side side;
+      side.implementation = c.implementation;
+      side.group = group;
+      side.lead_in = leads_in(c);
+      side.set = c.set;
+      c.timed = true;
+      sides.push_back(side);
     }
     if (sides.empty()) return;
     const double copied = plan_rotation(all, point);
-    budget_s -= copied / copied_bytes_per_s;
+    budget_s -= costs_.copies_s(copied);
     for (const auto& c : all)
-      if (c.runs) budget_s -= verification_s(c.definition);
+      if (c.runs) budget_s -= costs_.verification_s(c.definition);
     budget_s = std::max(budget_s, shortest_loop_s);
+    std::size_t at = 0;
+    double in_a_row_budget_s = 0;
+    for (const auto& c : all) {
+      if (!c.runs) continue;
+      sides[at].least_sets = c.least_sets;
+      sides[at++].back_to_back = with_.on_device && c.item.in_a_row.reason.empty();
+      // Two runs, each with what comes first and is not timed.
+      in_a_row_budget_s += 2 * 2 * std::max(in_a_row_s, c.predicted_s);
+    }
+    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, budget_s / 2) : 0;
+    budget_s -= in_a_row_budget_s;
     run_spec how;
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
-    how.timing.warmup = warmup;
+    how.timing.warmup = warmup_launches;
     how.timing.graph = with_.on_device && point.query_tokens <= most_graph_tokens;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
     how.timing.min_seconds = shortest_loop_s;
     how.timing.budget_s = budget_s;
-    how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, how.timing.budget_s));
+    how.timing.back_to_back_s = with_.on_device ? in_a_row_s : 0;
+    how.timing.back_to_back_budget_s = in_a_row_budget_s;
+    how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, budget_s + in_a_row_budget_s));
+    const auto start = clock::now();
     timed_observation seen = with_.timing->run(sides, how);
+    double in_a_row = 0;
+    for (const auto& side : seen.sides)
+      for (const auto& r : side.in_a_row.runs) in_a_row += static_cast<double>(r.launches + r.lead) * r.time_us * 1e-6;
+    costs_.saw_copies(copied, seconds_since(start) - seen.seconds - in_a_row);
     // A neighbour may have been there for a moment only.
     if (!with_.on_device && !setup_.tell_busy && seen.conditions_known && !seen.interrupted &&
-        !too_busy(seen.usage, setup_.limits).empty())
+        !too_busy(seen.usage, setup_.limits).empty() &&
+        seconds_since(start_) + seen.seconds + costs_.copies_s(copied) <= setup_.budget_s)
       seen = with_.timing->run(sides, how);
     take(std::move(seen), all, point);
   }
@@ -420,6 +472,8 @@ class measurement {
       if (!c.runs) continue;
       side_observation& side = seen.sides[next++];
       c.item.launches = side.launches;
+      if (c.item.in_a_row.reason.empty()) c.item.in_a_row = std::move(side.in_a_row);
+      c.left_out = side.left_out;
       if (!side.seen.timing.empty()) c.item.timing = side.seen.timing.front();
       c.item.remarks.insert(c.item.remarks.end(), side.seen.remarks.begin(), side.seen.remarks.end());
       c.item.captured_output += side.seen.captured_output;
@@ -435,18 +489,20 @@ class measurement {
         c.runs = false;
         continue;
       }
+      const auto start = clock::now();
       verify_item(c.item, c.definition, c.agreed, *c.set, side);
+      costs_.saw_verification(c.definition, seconds_since(start));
       if (!side.seen.launches.empty())
         if (const auto at = side.seen.launches.front().outputs.find(slot::ids);
             at != side.seen.launches.front().outputs.end() && c.item.state == item_state::measured)
           if (const auto counts = counts_of(&at->second, c.definition, c.agreed.agreed))
-            take_work(c, work_of_case(c.definition, c.agreed.agreed, counts));
+            c.item.work = least_work(c.definition, c.agreed.agreed, counts);
     }
   }
 
   static std::string name_of(const std::list<candidate>& all, int side) {
     for (const auto& c : all)
-      if (c.set && side-- == 0) return c.item.operation;
+      if (c.timed && side-- == 0) return c.item.operation;
     return "another item";
   }
 
@@ -458,13 +514,12 @@ class measurement {
     if (item.state == item_state::failed) return;
     if (item.time_us.count == 0) {
       item.state = item_state::not_run;
-      item.reason = "no sample was taken";
+      item.reason = c.left_out.empty() ? "no sample was taken" : c.left_out;
       return;
     }
     const double seconds = item.time_us.median * 1e-6;
-    if (const double least = roofline_s(c.definition, c.agreed.agreed); least > 0)
-      slowness_[{c.implementation, c.definition.operation, many_rows(c.definition)}] =
-          std::max(seconds - 5e-6, 1e-9) / least;
+    item.low_clock = low_clock_samples(item.timing.sm_mhz);
+    costs_.saw_launch(c.definition, c.agreed.agreed, c.implementation, seconds);
     if (!busy.empty() && !setup_.tell_busy) {
       item.state = item_state::busy;
       item.reason = "too busy to tell: " + busy;
@@ -472,7 +527,7 @@ class measurement {
     }
     if (!busy.empty()) item.remarks.push_back("measured on a busy machine: " + busy);
     if (!idleness_.empty()) item.remarks.push_back(idleness_);
-    item.figures = figures_of(item.work, point.ceilings, c.definition.type, seconds);
+    item.figures = figures_of(item.work, point.ceilings, operands_of(c.agreed.agreed, c.definition.type), seconds);
   }
 
   // Above what the machine can do is an error of the ceiling: it is measured again, and else not told.
@@ -484,7 +539,8 @@ class measurement {
     keep_higher(point.ceilings, ceilings_of(time_nothing().probes));
     for (auto& i : point.items) {
       if (!i.figures) continue;
-      i.figures = figures_of(i.work, point.ceilings, parse_case(i.name).type, i.time_us.median * 1e-6);
+      const case_spec c = parse_case(i.name);
+      i.figures = figures_of(i.work, point.ceilings, operands_of(make_problem(c), c.type), i.time_us.median * 1e-6);
       if (above(i))
         i.remarks.push_back(fmt::format("faster than the limits that were measured, {:.2f} times, twice: no efficiency",
                                         i.figures->roofline_s / (i.time_us.median * 1e-6)));
@@ -514,10 +570,11 @@ class measurement {
   perf_run& run_;
   clock::time_point start_;  // of the budget: the limits are known by then
   perf_ceilings assumed_;
+  point_costs costs_;
+  double others_ = 0;  // share of the CPUs that others used before the run
   cpu_usage usage_;
   timed_device on_;
-  std::string idleness_;                                  // a remark on every figure of a GPU that was not seen idle
-  std::map<std::tuple<int, op, bool>, double> slowness_;  // time / roofline time, as last seen
+  std::string idleness_;  // a remark on every figure of a GPU that was not seen idle
 };
 
 }  // namespace

@@ -9,11 +9,13 @@
 #include "core/error.h"
 #include "core/operator_table.h"
 #include "core/units.h"
+#include "perf/whole.h"
 
 namespace msabench {
 namespace {
 
-constexpr perf_suite suites[] = {perf_suite::decode, perf_suite::prefill, perf_suite::crossover, perf_suite::layer,
+constexpr perf_suite suites[] = {perf_suite::decode,    perf_suite::prefill, perf_suite::prefill_whole,
+                                 perf_suite::crossover, perf_suite::topk,    perf_suite::layer,
                                  perf_suite::training};
 constexpr perf_selection selections[] = {perf_selection::random, perf_selection::realistic, perf_selection::shared64};
 
@@ -25,11 +27,18 @@ constexpr op layer_ops[] = {op::qk_norm_rope, op::index, op::attend, op::combine
 // What training adds, beside the forward operators that it is compared with.
 constexpr op training_ops[] = {op::attend, op::dense, op::attend_backward, op::dense_backward, op::kl};
 constexpr op crossover_ops[] = {op::msa, op::dense};
+// Scores and selection apart, and in one.
+constexpr op topk_ops[] = {op::score, op::select, op::index};
+constexpr std::int32_t topk_sizes[] = {8, 16, 32};
+constexpr std::int64_t usual_chunk = 8192;
 
 std::span<const op> operators_of(perf_suite s) {
   switch (s) {
     case perf_suite::crossover:
+    case perf_suite::prefill_whole:
       return crossover_ops;
+    case perf_suite::topk:
+      return topk_ops;
     case perf_suite::layer:
       return layer_ops;
     case perf_suite::training:
@@ -43,7 +52,10 @@ std::vector<std::int64_t> default_contexts(perf_suite s) {
   constexpr std::int64_t k = 1024;
   switch (s) {
     case perf_suite::decode:
+    case perf_suite::topk:
       return {8 * k, 32 * k, 128 * k, 512 * k, 1024 * k};
+    case perf_suite::prefill_whole:
+      return {8 * k, 32 * k};
     case perf_suite::prefill:
       return {2 * k, 8 * k};
     case perf_suite::crossover:
@@ -71,6 +83,8 @@ std::string family_of(op o, perf_selection selection) {
   return first ? full_name(*first, first->variants.front()) : "";
 }
 
+bool has_scales(op o) { return o == op::score || o == op::index || o == op::attend || o == op::dense || o == op::msa; }
+
 bool has_cache(op o) {
   return std::ranges::any_of(slots_of(o), [](const slot_rule& rule) { return !rule.paged_shape.empty(); });
 }
@@ -79,27 +93,34 @@ case_spec make_case(const suite_request& r, op o, const suite_point& p, const st
   std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
   if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
-  const std::string options = o == op::combine ? "/split8" : "";
+  std::string options = o == op::combine ? "/split8" : "";
+  if (has_scales(o) && r.fp8 != scale_form::none) options += r.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
   // Training has contiguous batches, and what is compared with it reads the same.
   const std::string layout = has_cache(o) ? "." + (r.suite == perf_suite::training ? "contig" : r.layout) : "";
   const std::string text =
       fmt::format("{}/{}/{}/{}{}/{}{}/s{}", name(o), r.shape, lengths, r.types, layout, family, options, r.seed);
-  return parse_case(text);
-}
-
-std::vector<std::int64_t> contexts_of(const suite_request& r) {
-  std::vector<std::int64_t> contexts = r.contexts.empty() ? default_contexts(r.suite) : r.contexts;
-  std::sort(contexts.begin(), contexts.end());
-  contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
-  return contexts;
+  case_spec c = parse_case(text);
+  if (!p.topk || *p.topk == c.shape.topk) return c;
+  c.shape.topk = *p.topk;
+  return parse_case(name(c));  // which refuses a top-k that the shape can't have
 }
 
 std::vector<suite_point> points_of(const suite_request& r) {
   std::vector<suite_point> points;
-  const auto add = [&](const char* phase, std::int64_t query_tokens, std::int64_t context) {
-    points.push_back({phase, query_tokens, context, r.batch, {}});
+  const auto add = [&](const char* phase, std::int64_t query_tokens, std::int64_t context,
+                       std::optional<std::int32_t> topk = {}) {
+    points.push_back({phase, query_tokens, context, r.batch, {}, topk});
   };
+  if (r.suite == perf_suite::prefill_whole) {
+    for (const auto& c : chunks_of(contexts_of(r), chunk_of(r))) add("prefill", c.query_tokens, c.context);
+    return points;
+  }
   for (const std::int64_t n : contexts_of(r)) {
+    if (r.suite == perf_suite::topk) {
+      for (const std::int32_t k : topk_sizes) add("decode", 1, n, k);
+      for (const std::int32_t k : topk_sizes) add("prefill", std::min(chunk_of(r), n), n, k);
+      continue;
+    }
     const std::int64_t chunk = r.chunk > 0 ? std::min(r.chunk, n) : n;
     if (r.suite == perf_suite::decode || r.suite == perf_suite::layer) add("decode", 1, n);
     if (r.suite == perf_suite::training)
@@ -125,6 +146,10 @@ std::string_view name(perf_suite s) {
       return "decode";
     case perf_suite::prefill:
       return "prefill";
+    case perf_suite::prefill_whole:
+      return "prefill_whole";
+    case perf_suite::topk:
+      return "topk";
     case perf_suite::crossover:
       return "crossover";
     case perf_suite::layer:
@@ -159,6 +184,15 @@ perf_selection parse_selection(std::string_view text) {
   bad_input("--selection", text, "is unknown", names_of<perf_selection>(selections));
 }
 
+std::vector<std::int64_t> contexts_of(const suite_request& request) {
+  std::vector<std::int64_t> contexts = request.contexts.empty() ? default_contexts(request.suite) : request.contexts;
+  std::sort(contexts.begin(), contexts.end());
+  contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
+  return contexts;
+}
+
+std::int64_t chunk_of(const suite_request& request) { return request.chunk > 0 ? request.chunk : usual_chunk; }
+
 std::vector<suite_point> plan_suite(const suite_request& request) {
   const auto possible = operators_of(request.suite);
   for (const op o : request.operators)
@@ -184,6 +218,14 @@ work work_of_case(const case_spec& c, const problem& p, std::optional<selection_
     return work_of(split, sequences(c), options);
   }
   return work_of(p, sequences(c), options);
+}
+
+perf_work least_work(const case_spec& c, const problem& p, std::optional<selection_counts> selection) {
+  const work w = work_of_case(c, p, std::move(selection));
+  perf_work told{w.useful_flops, 0, {}, w.compulsory_bytes.least, w.algorithmic_bytes};
+  if (c.operation == op::score || c.operation == op::index) told.index_flops = w.useful_flops;
+  if (c.operation == op::msa) told.index_flops = 2.0 * p.di * p.hi * static_cast<double>(causal_pairs(sequences(c)));
+  return told;
 }
 
 double set_bytes(const case_spec& c, const problem& p) {

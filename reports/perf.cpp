@@ -67,24 +67,50 @@ std::string verified(const perf_item& i) {
   return fmt::format("{} of {} rows", i.rows_checked, i.rows_total);
 }
 
+// A gain that is refused is a word, and its reason stands below.
+std::string gain(const std::optional<double>& x, const std::string& refused, const char* mark = "") {
+  return !refused.empty() ? "clocks" : x ? times(x) + mark : "-";
+}
+
+std::string samples_of(const perf_item& i) {
+  return i.low_clock.empty() ? fmt::format("{}", i.time_us.count)
+                             : fmt::format("{} ({} low clock)", i.time_us.count, i.low_clock.size());
+}
+
+bool launched_in_a_row(const perf_item& i) { return !i.in_a_row.runs.empty() || !i.in_a_row.reason.empty(); }
+
+// What stands beside a figure of launches back to back, or why there is none.
+std::string in_a_row_text(const back_to_back& b) {
+  if (b.runs.empty()) return "not measured back to back: " + b.reason;
+  const back_to_back_run& r = b.runs.back();
+  std::string text = fmt::format("back to back {} launches after {}", r.launches, r.lead);
+  if (r.sm_mhz > 0) text += fmt::format(", near their end at {:.0f} MHz", r.sm_mhz);
+  if (r.power_w > 0) text += fmt::format(", {:.0f} W, NVML says {:.0f} MHz", r.power_w, r.nvml_mhz);
+  if (b.by_enqueueing())
+    text += fmt::format("; the host takes {:.3g} us to enqueue one, which limits them", r.enqueue_us);
+  return text;
+}
+
 // Numbers of items that have one; the others stand below the table with their reason.
 row cells(const perf_run& run, const perf_item& i) {
   const perf_figures& f = *i.figures;
-  return {
-      i.operation, label(run, i.implementation), format_duration_s(i.time_us.median * 1e-6),
-      // One sample scatters by nothing that is known.
-      (i.time_us.count > 1 ? fmt::format("{:.1f} %", 100 * i.time_us.relative_half_width) : "-") +
-          (i.converged ? "" : " !"),
-      fmt::format("{}", i.time_us.count), i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
-      fmt::format("{:.3g}", f.bytes_per_s / 1e9), f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
-      f.gain_over_dense ? times(f.gain_over_dense) + (f.gain_verified ? "" : " ?") : "-", times(f.gain_limit),
-      percent(f.share_of_msa), run.implementations.size() > 1 ? times(f.against) : "", verified(i)};
+  return {i.operation, label(run, i.implementation), format_duration_s(i.time_us.median * 1e-6),
+          i.in_a_row.time_us() ? format_duration_s(*i.in_a_row.time_us() * 1e-6) : "-",
+          // One sample scatters by nothing that is known.
+          (i.time_us.count > 1 ? fmt::format("{:.1f} %", 100 * i.time_us.relative_half_width) : "-") +
+              (i.converged ? "" : " !"),
+          samples_of(i), i.work.useful_flops > 0 ? fmt::format("{:.3g}", f.flops_per_s / 1e9) : "-",
+          fmt::format("{:.3g}", f.bytes_per_s / 1e9),
+          f.efficiency ? fmt::format("{:.2f} {}", *f.efficiency, f.bound) : "-",
+          gain(f.gain_over_dense, f.gain_refused, f.gain_verified ? "" : " ?"), times(f.back_to_back_gain),
+          times(f.gain_limit), percent(f.share_of_msa), gain(f.against, f.against_refused),
+          times(f.back_to_back_against), verified(i)};
 }
 
 std::string point_title(const perf_point& p) {
-  return fmt::format("{}, context {}{}, batch {}, {} selection", p.phase, format_size(p.context),
+  return fmt::format("{}, context {}{}, batch {}, {} selection{}", p.phase, format_size(p.context),
                      p.query_tokens > 1 ? fmt::format(", last {} tokens", format_size(p.query_tokens)) : "", p.batch,
-                     p.selection);
+                     p.selection, p.topk ? fmt::format(", top {}", *p.topk) : "");
 }
 
 // Clock and power over the loop, as they were at half of the samples; empty where no GPU was looked at.
@@ -105,14 +131,26 @@ std::string gpu_of(const perf_point& p) {
   return text;
 }
 
+// All other formats have one limit; that of e4m3 is told where it is another.
+std::string limits_text(const perf_ceilings& c) {
+  std::string text;
+  const auto e4m3 = c.flops.find("e4m3");
+  const auto other = std::ranges::find_if(c.flops, [](const auto& f) { return f.first != "e4m3"; });
+  if (other != c.flops.end()) text += per_second(other->second, "FLOP/s") + ", ";
+  if (e4m3 != c.flops.end() && (other == c.flops.end() || e4m3->second != other->second))
+    text += per_second(e4m3->second, "FLOP/s") + " in e4m3, ";
+  return text + per_second(c.bytes_per_s, "B/s");
+}
+
 std::string conditions_line(const perf_point& p) {
   const std::string ended = p.budget_ended ? "; the budget ended first\n" : "\n";
   std::string text =
       p.cold ? fmt::format("inputs from memory ({} touched between two uses)", format_bytes(p.reuse_distance_bytes))
              : "inputs hot, at least in part";
   if (p.ceilings.known())
-    text += fmt::format("; limits: {}, {}", per_second(p.ceilings.flops.begin()->second, "FLOP/s"),
-                        per_second(p.ceilings.bytes_per_s, "B/s"));
+    text += "; limits: " + limits_text(p.ceilings);
+  else if (!p.ceilings.source.empty())
+    text += "; limits: " + markdown_escaped(p.ceilings.source);
   if (const std::string gpu = gpu_of(p); !gpu.empty()) return text + gpu + ended;
   if (p.conditions_known)
     text +=
@@ -135,6 +173,45 @@ std::string machine_of(const nlohmann::json& environment) {
   return fmt::format("{}, {} cores, {}", text("cpu"), text("cores_available"), text("os"));
 }
 
+std::string wholes_text(const perf_run& run) {
+  if (run.wholes.empty()) return {};
+  const bool in_a_row = std::ranges::any_of(run.wholes, [](const auto& w) { return w.back_to_back_us.has_value(); });
+  row titles = {"context", "operator", "by", "chunks", "time", "GFLOP/s", "against dense", "verified"};
+  if (in_a_row) titles.insert(titles.begin() + 5, "back to back");
+  std::vector<row> rows;
+  for (const auto& w : run.wholes) {
+    const auto time = [](const std::optional<double>& us) { return us ? format_duration_s(*us * 1e-6) : "-"; };
+    row r = {format_size(w.context),
+             w.operation,
+             label(run, w.implementation),
+             fmt::format("{} of {}{}", w.measured, w.chunks, w.partial() ? " partial" : ""),
+             time(w.time_us),
+             w.time_us ? fmt::format("{:.3g}", w.useful_flops / *w.time_us / 1e3) : "-",
+             times(w.gain_over_dense),
+             w.measured == 0 ? "-"
+             : w.verified    ? "yes"
+                             : "NO"};
+    if (in_a_row) r.insert(r.begin() + 5, time(w.back_to_back_us));
+    rows.push_back(std::move(r));
+  }
+  return fmt::format("\n### Whole sequences, by chunks of {} tokens\n\n{}", format_size(run.wholes.front().chunk),
+                     table(titles, rows));
+}
+
+std::string topk_text(const perf_run& run) {
+  if (run.topk.empty()) return {};
+  const auto time = [](const std::optional<double>& us) { return us ? format_duration_s(*us * 1e-6) : "-"; };
+  std::vector<row> rows;
+  for (const auto& t : run.topk)
+    rows.push_back({t.phase, format_size(t.context), format_size(t.query_tokens), fmt::format("{}", t.topk),
+                    label(run, t.implementation), time(t.score_us), time(t.select_us),
+                    t.score_us && t.select_us ? time(*t.score_us + *t.select_us) : "-", time(t.index_us),
+                    times(t.split_over_fused), t.verified ? "yes" : "NO"});
+  return "\n### Scores and selection\n\n" + table({"phase", "context", "rows", "top", "by", "score", "select",
+                                                   "score + select", "index", "score + select / index", "verified"},
+                                                  rows);
+}
+
 }  // namespace
 
 std::string perf_plan_text(const perf_run& run) {
@@ -145,10 +222,21 @@ std::string perf_plan_text(const perf_run& run) {
 }
 
 std::string perf_point_text(const perf_run& run, const perf_point& point) {
-  const row titles = {"operator",  "by",           "time",
-                      "+-",        "samples",      "GFLOP/s",
-                      "GB/s",      "of limit",     "against dense",
-                      "by limits", "share of msa", run.implementations.size() > 1 ? "against other" : "",
+  const row titles = {"operator",
+                      "by",
+                      "time",
+                      "back to back",
+                      "+-",
+                      "samples",
+                      "GFLOP/s",
+                      "GB/s",
+                      "of limit",
+                      "against dense",
+                      "the same back to back",
+                      "by limits",
+                      "share of msa",
+                      "against other",
+                      "other back to back",
                       "verified"};
   std::vector<row> rows;
   std::string below;
@@ -159,7 +247,13 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
     if (i.figures) rows.push_back(cells(run, i));
     if (!i.figures || i.state == item_state::unverified)
       below += fmt::format("- {}: **{}** {}\n", who, upper(name(i.state)), markdown_escaped(i.reason));
-    for (const auto& remark : i.remarks) {
+    std::vector<std::string> remarks_of = i.remarks;
+    if (i.figures && launched_in_a_row(i)) remarks_of.push_back(in_a_row_text(i.in_a_row));
+    if (i.figures)
+      for (const auto& [what, why] : {std::pair{"gain over dense", i.figures->gain_refused},
+                                      std::pair{"comparison with the other", i.figures->against_refused}})
+        if (!why.empty()) remarks_of.push_back(fmt::format("no {}: {}", what, why));
+    for (const auto& remark : remarks_of) {
       const auto told = std::ranges::find(remarks, remark, &std::pair<std::string, std::string>::first);
       if (told == remarks.end())
         remarks.emplace_back(remark, who);
@@ -168,19 +262,22 @@ std::string perf_point_text(const perf_run& run, const perf_point& point) {
     }
   }
   for (const auto& [remark, who] : remarks) below += fmt::format("- {}: {}\n", who, markdown_escaped(remark));
-  // The column of the other implementation is there only where there is one.
+  // Columns of the other implementation, and of launches back to back, are there only where these are.
   std::vector<row> shown = rows;
   row heads = titles;
-  if (run.implementations.size() < 2) {
-    heads.erase(heads.begin() + 11);
-    for (row& r : shown) r.erase(r.begin() + 11);
+  const bool other = run.implementations.size() > 1, in_a_row = std::ranges::any_of(point.items, launched_in_a_row);
+  for (std::size_t c = titles.size(); c-- > 0;) {
+    const bool of_other = titles[c].starts_with("against other") || titles[c].starts_with("other");
+    if ((other || !of_other) && (in_a_row || titles[c].find("back to back") == std::string::npos)) continue;
+    heads.erase(heads.begin() + static_cast<std::ptrdiff_t>(c));
+    for (row& r : shown) r.erase(r.begin() + static_cast<std::ptrdiff_t>(c));
   }
   return fmt::format("\n### {}\n\n{}\n{}{}{}", point_title(point), conditions_line(point),
                      shown.empty() ? "" : table(heads, shown), shown.empty() || below.empty() ? "" : "\n", below);
 }
 
 std::string perf_summary_text(const perf_run& run) {
-  std::string text = "\n";
+  std::string text = wholes_text(run) + topk_text(run) + "\n";
   for (const auto& c : run.crossovers)
     text += fmt::format(
         "msa by {} is no slower than dense {}\n", label(run, c.implementation),
@@ -212,9 +309,7 @@ std::string perf_summary_text(const perf_run& run) {
 
 std::string perf_limits_text(const perf_run& run) {
   const perf_ceilings& c = run.ceilings;
-  if (c.known())
-    return fmt::format("limits: {}, {}: {}", per_second(c.flops.begin()->second, "FLOP/s"),
-                       per_second(c.bytes_per_s, "B/s"), c.source);
+  if (c.known()) return fmt::format("limits: {}: {}", limits_text(c), c.source);
   return c.source.empty() ? "" : "limits: not known: " + c.source;
 }
 

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 #include "core/units.h"
 #include "host/worker/cuda_libraries.h"
+#include "host/worker/fp8_products.h"
 
 namespace msabench {
 namespace {
@@ -133,9 +133,6 @@ struct cublas {
   bool complete() const { return create && destroy && set_stream && version && multiply; }
 };
 
-// compute-sanitizer sets this in the processes that it instruments.
-bool under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
-
 class device_probes final : public machine_probes {
  public:
   explicit device_probes(std::shared_ptr<cuda_device> device)
@@ -148,6 +145,7 @@ class device_probes final : public machine_probes {
     answer_ = device_->allocate(64);
     make_read_memory();
     make_matrices();
+    try_e4m3();
     empty_graph_us_ = time_empty_graph();
   }
 
@@ -161,6 +159,13 @@ class device_probes final : public machine_probes {
 
   double flops_per_s(double seconds) override {
     const auto multiply = [&] { multiply_once(); };
+    return repeated(multiply, seconds) * 2 * std::pow(static_cast<double>(side), 3);
+  }
+
+  bool multiplies_e4m3() const override { return e4m3_missing_.empty(); }
+
+  double e4m3_flops_per_s(double seconds) override {
+    const auto multiply = [&] { e4m3_.multiply(stream_.get()); };
     return repeated(multiply, seconds) * 2 * std::pow(static_cast<double>(side), 3);
   }
 
@@ -178,7 +183,9 @@ class device_probes final : public machine_probes {
   }
 
   std::string source() const override {
-    return fmt::format("{}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}", products(),
+    return fmt::format("{}, {}, and a kernel that reads {} of memory; empty graph {:.2f} us; {}", products(),
+                       e4m3_missing_.empty() ? fmt::format("the same of e4m3 ones to bf16 by {}", e4m3_.library())
+                                             : "no limit of arithmetic in e4m3: " + e4m3_missing_,
                        format_bytes(static_cast<double>(bytes_)), empty_graph_us_, facts_.name);
   }
 
@@ -205,7 +212,7 @@ class device_probes final : public machine_probes {
              "no "
              "limit of arithmetic is known";
     return fmt::format("{} (searched in {}), so no limit of arithmetic is known",
-                       blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " does not work",
+                       blas_.library.handle == nullptr ? "no cuBLAS was found" : blas_.library.path + " refuses",
                        blas_.library.searched);
   }
 
@@ -245,6 +252,18 @@ class device_probes final : public machine_probes {
     }
     c_ = device_->allocate(elements * 2);
     multiply_once();
+    stream_.wait();
+  }
+
+  // A library that chooses an algorithm and then refuses it is no reason to give up what else can be measured.
+  void try_e4m3() {
+    e4m3_missing_ = e4m3_.missing();
+    if (!e4m3_missing_.empty()) return;
+    try {
+      e4m3_.multiply(stream_.get());
+    } catch (const cuda_failure& f) {
+      e4m3_missing_ = f.text;
+    }
     stream_.wait();
   }
 
@@ -290,6 +309,8 @@ class device_probes final : public machine_probes {
   device_stream stream_;
   cuda_facts facts_;
   cublas blas_;
+  fp8_products e4m3_{device_, side};
+  std::string e4m3_missing_;
   cublas::handle handle_ = nullptr;
   void *first_ = nullptr, *last_ = nullptr, *read_ = nullptr, *clock_ = nullptr, *nothing_ = nullptr;
   device_address data_ = 0, a_ = 0, b_ = 0, c_ = 0, answer_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of a GPU, measured between the samples: cuBLAS products of random bf16 matrices, a kernel that only reads, an
-// empty graph, and the true clock of the multiprocessors.
+// The limits of a GPU, measured between the samples: cuBLAS products of random bf16 matrices and cuBLASLt products of
+// random e4m3 ones, a kernel that only reads, an empty graph, and the true clock of the multiprocessors.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace msabench {
 
-// Without cuBLAS, and under compute-sanitizer, types() is empty and source() says so. Throws cuda_failure.
+// Without cuBLAS types() is empty, without cuBLASLt multiplies_e4m3() is false, under compute-sanitizer both, and source()
+// says so. Throws cuda_failure.
 std::unique_ptr<machine_probes> make_device_probes(std::shared_ptr<cuda_device> device);
 
 }  // namespace msabench

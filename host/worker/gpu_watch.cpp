@@ -30,6 +30,7 @@ class nvml_watch final : public gpu_watch {
                           find(utilization_, "nvmlDeviceGetUtilizationRates") &&
                           (find(reasons_, "nvmlDeviceGetCurrentClocksEventReasons") ||
                            find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons"));
+    find(fields_, "nvmlDeviceGetFieldValues");
     return complete && init() == 0 && handle_of(bus.c_str(), &device_) == 0;
   }
 
@@ -42,17 +43,39 @@ class nvml_watch final : public gpu_watch {
         temperature_(device_, gpu_sensor, &celsius) != 0 || reasons_(device_, &reasons) != 0 ||
         utilization_(device_, &busy) != 0)
       return std::nullopt;
+    if (const auto now = power_now()) milliwatts = *now;
     return gpu_reading{static_cast<double>(mhz), milliwatts * 1e-3, static_cast<double>(celsius), reasons,
                        busy.gpu / 100.0};
   }
 
  private:
+  // nvmlFieldValue_t; its value is an unsigned number here.
+  struct field {
+    unsigned id = 0, scope = 0;
+    long long timestamp = 0, latency = 0;
+    int type = 0, status = 0;
+    unsigned value = 0, rest = 0;
+  };
+  static_assert(sizeof(field) == 40);
+
+  // The usual call tells the average of a second, which is longer than most of what is timed.
+  std::optional<unsigned> power_now() const {
+    constexpr unsigned instant_power = 186;
+    constexpr int unsigned_int = 1;
+    field asked;
+    asked.id = instant_power;
+    if (fields_ == nullptr || fields_(device_, 1, &asked) != 0 || asked.status != 0 || asked.type != unsigned_int)
+      return std::nullopt;
+    return asked.value;
+  }
+
   void* device_ = nullptr;
   int (*clock_)(void*, int, unsigned*) = nullptr;
   int (*power_)(void*, unsigned*) = nullptr;
   int (*temperature_)(void*, int, unsigned*) = nullptr;
   int (*reasons_)(void*, unsigned long long*) = nullptr;
   int (*utilization_)(void*, rates*) = nullptr;
+  int (*fields_)(void*, int, field*) = nullptr;
 };
 
 }  // namespace

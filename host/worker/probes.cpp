@@ -244,7 +244,7 @@ std::uint64_t cpu_probes::read_bytes() const { return state_->bytes(); }
 
 std::string cpu_probes::source() const {
   return fmt::format(
-      "fp32 multiply-adds in {}, and reading {} of memory, {} thread{}; operands of 16 bits count at the fp32 peak",
+      "fp32 multiply-adds in {}, and reading {} of memory, {} thread{}; narrower operands count at the fp32 peak",
       state_->vectors(), format_bytes(static_cast<double>(read_bytes())), threads_, threads_ == 1 ? "" : "s");
 }
 

@@ -21,6 +21,9 @@ class machine_probes {
   virtual std::uint64_t read_bytes() const = 0;
   // Formats of operands that flops_per_s holds for: "fp32", "bf16".
   virtual std::vector<std::string> types() const = 0;
+  // The same of operands in e4m3, where the machine multiplies them.
+  virtual bool multiplies_e4m3() const { return false; }
+  virtual double e4m3_flops_per_s(double /*seconds*/) { return 0; }
   // What was measured and how, for people.
   virtual std::string source() const = 0;
   // True clock of the processors now, in MHz; 0 where nobody can tell.
@@ -40,8 +43,8 @@ class cpu_probes final : public machine_probes {
   // All threads together, one stream each.
   double read_bytes_per_s(double seconds) override;
   std::uint64_t read_bytes() const override;
-  // Operands of 16 bits are widened and multiplied in fp32 on a CPU without products of its own for them.
-  std::vector<std::string> types() const override { return {"fp32", "bf16", "fp16"}; }
+  // Narrower operands are widened and multiplied in fp32 on a CPU without products of its own for them.
+  std::vector<std::string> types() const override { return {"fp32", "bf16", "fp16", "e4m3"}; }
   std::string source() const override;
 
  private:

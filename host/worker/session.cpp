@@ -23,6 +23,7 @@
 #include "host/worker/device_image.h"
 #include "host/worker/device_workspace.h"
 #include "host/worker/process_state.h"
+#include "host/worker/timed_plan.h"
 #include "host/worker/workspace.h"
 #include "msabench/plugin.h"
 
@@ -155,7 +156,6 @@ class session final : public plugin_session {
   std::shared_ptr<cuda_device> on_device() const override { return device_; }
 
  private:
-  class timed_plan;
   struct planned {
     msabench_plan* plan = nullptr;
     std::unique_ptr<scratch_memory> memory;
@@ -476,109 +476,15 @@ observation session::execute(const bound_case& c, const run_spec& how, session_e
   return seen;
 }
 
-class session::timed_plan final : public prepared_plan {
- public:
-  timed_plan(session& of, planned p, bool graph)
-      : of_(of), planned_(std::move(p)), device_(of.device_), stream_(device_), graph_(graph && device_) {
-    planned_.make_dirty(0, 0);
-    if (!device_) return;
-    first_ = device_->make_event();
-    last_ = device_->make_event();
-  }
-
-  ~timed_plan() override {
-    catching([&] {
-      of_.table_->destroy(planned_.plan);
-      return std::int32_t{MSABENCH_OK};
-    });
-    for (void* event : {first_, last_})
-      if (event != nullptr) device_->destroy_event(event);
-  }
-
-  std::size_t bind(bound_case tensors) override {
-    auto kept = std::make_unique<bound>(std::move(tensors), of_.where_, device_);
-    bound_.push_back(std::move(kept));
-    return bound_.size() - 1;
-  }
-
-  std::optional<double> launch(std::size_t tensors, observation& seen) override {
-    bound& on = *bound_.at(tensors);
-    return device_ ? launch_on_device(on, seen) : launch_here(on, seen);
-  }
-
-  void inspect(observation& seen) override {
-    before_.restore("run", seen.violations);
-    if (const std::string where = planned_.damage(); !where.empty())
-      seen.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
-  }
-
- private:
-  struct bound {
-    bound(bound_case c, device where, std::shared_ptr<cuda_device> on)
-        : tensors(std::move(c)), args(tensors, false, where), graph(std::move(on)) {}
-    bound_case tensors;
-    run_arguments args;
-    captured_graph graph;
-  };
-
-  std::optional<double> launch_here(const bound& on, observation& seen) {
-    void* const workspace = planned_.data();
-    const auto start = std::chrono::steady_clock::now();
-    const call_end end = catching([&] { return of_.table_->run(planned_.plan, on.args.get(), workspace, nullptr); });
-    const auto stop = std::chrono::steady_clock::now();
-    if (!end.threw && end.status == MSABENCH_OK) return std::chrono::duration<double>(stop - start).count();
-    of_.finish(seen, "run", end);
-    return std::nullopt;
-  }
-
-  std::optional<double> launch_on_device(bound& on, observation& seen) {
-    try {
-      // The first launch of a plan may load code, which no capture allows.
-      if (graph_ && launched_ && !on.graph.captured() && !on.graph.capture(stream_.get(), [&] { return run(on); })) {
-        graph_ = false;
-        seen.remarks.push_back("launched without a graph, since run can't be captured: " + on.graph.why());
-      }
-      call_end end;
-      device_->record(first_, stream_.get());
-      if (on.graph.captured())
-        on.graph.launch(stream_.get());
-      else
-        end = catching([&] { return run(on); });
-      of_.check_current_device(seen.violations);
-      device_->record(last_, stream_.get());
-      const double seconds = device_->seconds_between(first_, last_);
-      launched_ = true;
-      if (!end.threw && end.status == MSABENCH_OK) return seconds;
-      of_.finish(seen, "run", end);
-    } catch (const cuda_failure& f) {
-      seen.result = outcome::device_lost;
-      seen.entry = "run";
-      seen.message = f.text;
-    }
-    return std::nullopt;
-  }
-
-  std::int32_t run(const bound& on) {
-    return of_.table_->run(planned_.plan, on.args.get(), planned_.data(), stream_.get());
-  }
-
-  session& of_;
-  planned planned_;
-  std::shared_ptr<cuda_device> device_;
-  device_stream stream_;
-  void *first_ = nullptr, *last_ = nullptr;  // events
-  bool graph_, launched_ = false;
-  std::vector<std::unique_ptr<bound>> bound_;
-  process_state before_;
-};
-
 std::unique_ptr<prepared_plan> session::prepare(const problem& agreed, bool graph, observation& seen,
                                                 session_events& events) {
   seen = begin();
   if (seen.result != outcome::completed) return nullptr;
   planned p;
   if (make_plan(agreed, p, seen, events) && make_workspace(p, seen, events))
-    return std::make_unique<timed_plan>(*this, std::move(p), graph);
+    return make_timed_plan({table_, p.plan, std::move(p.memory), where_, device_, graph,
+                            [this](observation& to, const call_end& end) { finish(to, "run", end); },
+                            [this](std::vector<violation>& found) { check_current_device(found); }});
   if (seen.result != outcome::crashed) destroy(p, seen, events);
   return nullptr;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -33,6 +35,17 @@ constexpr auto settling = std::chrono::milliseconds(3);
 // The system counts CPU time in hundredths of a second.
 constexpr double conditions_period_s = 0.1;
 constexpr std::size_t most_samples = 4000;
+// A GPU that has worked for so long since its clock was read may have another one by now.
+constexpr double clock_changes_s = 1e-3;
+// A launch begins once the clock is back at this share of the highest that was seen, or so much later.
+constexpr double recovered_share = 0.95;
+constexpr double longest_recovery_s = 0.02;
+constexpr auto recovery_step = std::chrono::milliseconds(2);
+// Runs of launches in a row: how many, what comes first without being timed as a share of what is timed (the power limit
+// bites after 40 to 80 ms), and how many launches at most. Launches above a second have met the limit by themselves.
+constexpr int runs_in_a_row = 2;
+constexpr double lead_share = 2.0 / 3;
+constexpr double most_in_a_row = 20000, longest_in_a_row_s = 1;
 // Share of its time that a GPU may have worked for others just before a run.
 constexpr double busy_share = 0.05;
 
@@ -54,8 +67,11 @@ class timed_loop {
 
   timed_observation run() {
     if (request_.how.timing.probes) start_probes();
+    begin_ = clock::now();
     warm_up();
+    leave_out();
     loop();
+    launch_back_to_back();
     look_at_memory();
     for (side& s : sides_)
       if (s.plan) s.plan->inspect(out_.sides[s.index].seen);
@@ -68,7 +84,7 @@ class timed_loop {
   struct side {
     std::size_t index = 0;
     int group = 0;
-    bool lead_in = false;
+    bool lead_in = false, back_to_back = false;
     std::unique_ptr<prepared_plan> plan;  // null: it has failed
     std::vector<std::size_t> bound;       // per set
     std::vector<char> used;               // per set
@@ -88,13 +104,17 @@ class timed_loop {
 
   // Of a region: those of the group that has it.
   static std::vector<std::int64_t> sets_of_regions(const protocol::timed_request& request) {
-    std::map<int, std::int64_t> per_round;
-    for (const auto& s : request.sides) per_round[s.group] += s.lead_in ? 2 : 1;
+    std::map<int, std::int64_t> per_round, least;
+    for (const auto& s : request.sides) {
+      per_round[s.group] += s.lead_in ? 2 : 1;
+      least[s.group] = std::max(least[s.group], s.least_sets);
+    }
     std::vector<std::int64_t> sets(request.regions.size(), 1);
     for (const auto& s : request.sides)
       for (const auto& t : s.tensors)
         if (t.region >= 0)
-          sets[static_cast<std::size_t>(t.region)] = sets_of_group(per_round[s.group], request.how.timing.cold_sets);
+          sets[static_cast<std::size_t>(t.region)] =
+              std::max(sets_of_group(per_round[s.group], request.how.timing.cold_sets), least[s.group]);
     return sets;
   }
 
@@ -104,6 +124,7 @@ class timed_loop {
     s.index = index;
     s.group = wanted.group;
     s.lead_in = wanted.lead_in;
+    s.back_to_back = wanted.back_to_back;
     note(index);
     s.plan = in_.session(wanted.implementation)
                  .prepare(wanted.agreed, request_.how.timing.graph, out_.sides[index].seen, *in_.events);
@@ -140,21 +161,31 @@ class timed_loop {
     return std::atomic_ref<std::int32_t>(*reinterpret_cast<std::int32_t*>(request_.progress->data()));
   }
 
-  bool launch(side& s) {
+  std::size_t next_set(const side& s) {
     group& g = groups_[s.group];
     const auto set = static_cast<std::size_t>(g.next);
     g.next = (g.next + 1) % g.sets;
+    return set;
+  }
+
+  void drop(side& s) {
+    s.plan->inspect(out_.sides[s.index].seen);
+    s.plan.reset();
+  }
+
+  bool launch(side& s) {
+    const std::size_t set = next_set(s);
     note(s.index);
     const auto seconds = s.plan->launch(s.bound[set], out_.sides[s.index].seen);
     note_none();
     ++s.launches;
     if (!seconds) {
-      s.plan->inspect(out_.sides[s.index].seen);
-      s.plan.reset();
+      drop(s);
       return false;
     }
     s.used[set] = 1;
     s.last_s = *seconds;
+    worked_s_ += *seconds;
     return true;
   }
 
@@ -162,9 +193,41 @@ class timed_loop {
   void warm_up() {
     for (side& s : sides_)
       for (std::int32_t i = 0; s.plan && i < std::max(request_.how.timing.warmup, 1); ++i) {
+        if (i == 0 && left_s() <= 0) {
+          out_.sides[s.index].left_out = "the point's time was over before its first launch";
+          out_.budget_ended = true;
+          drop(s);
+          break;
+        }
+        if (i > 0 && s.last_s > left_s()) break;
         const bool went_well = i == 0 ? launch_watched(s) : launch(s);
         if (!went_well || s.last_s > rule_.long_item_s) break;
       }
+  }
+
+  // Of the budget, warm-up included.
+  double left_s() const {
+    const timing_spec& how = request_.how.timing;
+    if (!(how.budget_s > 0)) return std::numeric_limits<double>::infinity();
+    return std::max(how.budget_s, how.min_seconds) - seconds_since(begin_);
+  }
+
+  // What takes longer than it was taken to has no sample if there is no time for one: the longest first.
+  void leave_out() {
+    for (;;) {
+      double round_s = 0;
+      side* longest = nullptr;
+      for (side& s : sides_) {
+        if (!s.plan) continue;
+        round_s += s.last_s * (s.lead_in ? 2 : 1);
+        if (!longest || s.last_s > longest->last_s) longest = &s;
+      }
+      if (!longest || round_s <= left_s()) return;
+      out_.sides[longest->index].left_out = fmt::format(
+          "a launch takes {:.3g} s, {:.3g} s of the point's time are left", longest->last_s, std::max(left_s(), 0.0));
+      out_.budget_ended = true;
+      drop(*longest);
+    }
   }
 
   // A change of the inputs that every second launch undoes would not be seen at the end.
@@ -208,7 +271,10 @@ class timed_loop {
     const auto start = clock::now();
     std::this_thread::sleep_for(settling);
     if (!out_.probes.types.empty()) out_.probes.flops_per_s.push_back((*in_.probes)->flops_per_s(flops_probe_s));
+    if ((*in_.probes)->multiplies_e4m3())
+      out_.probes.e4m3_flops_per_s.push_back((*in_.probes)->e4m3_flops_per_s(flops_probe_s));
     out_.probes.bytes_per_s.push_back((*in_.probes)->read_bytes_per_s(read_probe_s));
+    worked_s_ += flops_probe_s;
     last_probe_ = clock::now();
     probe_s_ = std::chrono::duration<double>(last_probe_ - start).count();
   }
@@ -245,14 +311,14 @@ class timed_loop {
       if (seconds_since(last_look_) >= conditions_period_s) look_at_machine();
       ++rounds;
       round_s = seconds_since(round_start);
-      const double spent = seconds_since(start_);
+      const double spent = seconds_since(start_), from_begin = seconds_since(begin_);
       if (rounds >= check_at) {
         check_at = rounds + 1 + rounds / 16;
         if (satisfied() && spent >= how.min_seconds) break;
       }
       // A round that would end after the budget is not begun.
-      if (how.budget_s > 0 && spent >= how.min_seconds && spent + round_s > how.budget_s) {
-        out_.budget_ended = !satisfied();
+      if (how.budget_s > 0 && spent >= how.min_seconds && from_begin + round_s > how.budget_s) {
+        out_.budget_ended |= !satisfied();
         break;
       }
     }
@@ -270,12 +336,82 @@ class timed_loop {
   }
 
   void sample(side& s) {
-    if (!s.plan || (s.lead_in && !launch(s))) return;
+    if (!s.plan) return;
+    if (in_.device && *in_.probes) settle_clock();
+    if (s.lead_in && !launch(s)) return;
     const double at_s = seconds_since(start_);
     if (!launch(s)) return;
     s.seconds.push_back(s.last_s);
     s.raw.order.push_back(request_.sides[s.index].implementation);
     s.raw.at_s.push_back(at_s);
+    if (clock_mhz_ > 0) s.raw.sm_mhz.push_back(clock_mhz_);
+  }
+
+  // Power that the launch before drew has lowered the clock: the next one would tell of its predecessor.
+  void settle_clock() {
+    if (clock_mhz_ > 0 && worked_s_ < clock_changes_s) return;
+    const auto start = clock::now();
+    for (;;) {
+      clock_mhz_ = (*in_.probes)->clock_mhz();
+      highest_mhz_ = std::max(highest_mhz_, clock_mhz_);
+      if (clock_mhz_ >= recovered_share * highest_mhz_ || seconds_since(start) >= longest_recovery_s) break;
+      std::this_thread::sleep_for(recovery_step);
+    }
+    worked_s_ = 0;
+  }
+
+  void launch_back_to_back() {
+    const timing_spec& how = request_.how.timing;
+    if (!in_.device || !(how.back_to_back_s > 0)) return;
+    const auto start = clock::now();
+    for (int i = 0; i < runs_in_a_row; ++i)
+      for (side& s : sides_)
+        if (s.plan && s.back_to_back) launch_in_a_row(s, how.back_to_back_budget_s - seconds_since(start));
+  }
+
+  void launch_in_a_row(side& s, double left_s) {
+    back_to_back& told = out_.sides[s.index].in_a_row;
+    if (s.seconds.empty()) return void(told.reason = "no sample was taken");
+    const double one_s = summarize(s.seconds).median, wanted_s = request_.how.timing.back_to_back_s;
+    if (one_s > longest_in_a_row_s)
+      return void(told.reason = "a launch above a second has met the power limit by itself");
+    const auto count_of = [&](double seconds) {
+      return static_cast<std::size_t>(std::clamp(std::ceil(seconds / one_s), 1.0, most_in_a_row));
+    };
+    const std::size_t timed = count_of(wanted_s), lead = count_of(wanted_s * lead_share);
+    if (const double needed_s = static_cast<double>(timed + lead) * one_s; needed_s > left_s) {
+      if (told.runs.empty())
+        told.reason = fmt::format("a run of launches takes {:.3g} s, {:.3g} s of the budget are left", needed_s,
+                                  std::max(left_s, 0.0));
+      return;
+    }
+    std::vector<std::size_t> tensors;
+    for (std::size_t i = 0; i < timed + lead; ++i) {
+      const std::size_t set = next_set(s);
+      tensors.push_back(s.bound[set]);
+      s.used[set] = 1;
+    }
+    back_to_back_run run;
+    run.launches = static_cast<std::int64_t>(timed);
+    run.lead = static_cast<std::int64_t>(lead);
+    note(s.index);
+    const auto took = s.plan->launch_in_a_row(tensors, lead, [&] { look_at_load(run); }, out_.sides[s.index].seen);
+    note_none();
+    s.launches += run.launches + run.lead;
+    if (!took) return drop(s);
+    run.time_us = took->seconds / static_cast<double>(timed) * 1e6;
+    run.enqueue_us = took->enqueue_s * 1e6;
+    told.runs.push_back(run);
+  }
+
+  void look_at_load(back_to_back_run& run) {
+    if (*in_.probes) run.sm_mhz = (*in_.probes)->clock_mhz();
+    const auto now = watch_ ? watch_->read() : std::nullopt;
+    if (!now) return;
+    run.nvml_mhz = now->sm_mhz;
+    run.power_w = now->power_w;
+    run.temperature_c = now->temperature_c;
+    run.throttle = static_cast<double>(now->throttle_reasons);
   }
 
   // Every sample since the last look gets what was seen now.
@@ -291,18 +427,16 @@ class timed_loop {
         if (u.mhz > 0) s.raw.cpu_mhz.resize(s.seconds.size(), u.mhz);
       }
     }
-    if (in_.device) look_at_clock();
+    if (in_.device) look_at_device_load();
     last_cpus_ = now;
     last_own_ = own;
     last_look_ = clock::now();
   }
 
-  void look_at_clock() {
-    if (*in_.probes) clock_mhz_ = (*in_.probes)->clock_mhz();
+  void look_at_device_load() {
     const auto now = watch_ ? watch_->read() : std::nullopt;
+    if (!now) return;
     for (side& s : sides_) {
-      if (clock_mhz_ > 0) s.raw.sm_mhz.resize(s.seconds.size(), clock_mhz_);
-      if (!now) continue;
       s.raw.nvml_mhz.resize(s.seconds.size(), now->sm_mhz);
       s.raw.power_w.resize(s.seconds.size(), now->power_w);
       s.raw.temperature_c.resize(s.seconds.size(), now->temperature_c);
@@ -346,11 +480,12 @@ class timed_loop {
   const std::vector<std::int64_t> sets_;
   std::unique_ptr<timing_memory> memory_;
   std::unique_ptr<gpu_watch> watch_;
-  double clock_mhz_ = 0;  // of a GPU, as last counted
+  // Of a GPU: its clock as last counted, the highest of the run, and how long it has worked since.
+  double clock_mhz_ = 0, highest_mhz_ = 0, worked_s_ = 0;
   std::map<int, group> groups_;
   std::vector<side> sides_;
   timed_observation out_;
-  clock::time_point start_, last_probe_, last_look_;
+  clock::time_point begin_, start_, last_probe_, last_look_;
   double probe_s_ = 0, last_own_ = 0;
   std::optional<cpu_reading> last_cpus_;
 };

@@ -2,6 +2,8 @@
 """Plugins for CUDA devices, as far as a machine without a GPU can tell."""
 
 import ctypes
+import json
+import jsonschema
 import os
 import shutil
 import subprocess
@@ -10,6 +12,9 @@ import unittest
 
 from program import BUILD, QUICK, SOURCE, ProgramTest, plugin, run
 
+SCHEMAS = SOURCE / "reports" / "schema"
+SCHEMA = json.loads((SCHEMAS / "perf-1.schema.json").read_text())
+RESOLVER = jsonschema.RefResolver(f"{SCHEMAS.as_uri()}/perf-1.schema.json", SCHEMA)
 PLANT = SOURCE / "tests" / "plugins" / "cuda" / "plant.py"
 EXAMPLE = SOURCE / "examples" / "plugin" / "cuda" / "attend.cu"
 
@@ -50,6 +55,98 @@ class Device(ProgramTest):
         done = run("perf", "--impl", plugin("emits_no_lse"), "--device", "cuda", "--against", "cpu")
         self.assertEqual(done.code, 64, done.err)
         self.assertIn("--against cpu: runs on another device", done.err)
+
+
+@unittest.skipIf(has_driver(), "this machine has an NVIDIA driver")
+class FakeDriver(ProgramTest):
+    """Speed runs on a driver without a device (tests/plugins/fake_driver.cpp): a launch of decode takes 200 us, clocks are those it is told."""
+
+    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", env=None):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        result = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+                     "--suite", suite, "--budget-s", budget_s, *arguments, "--json", "-", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_MHZ": mhz, **(env or {})})
+        self.assertEqual(result.code, code, result.out[-2000:] + result.err)
+        report = json.loads(result.out)
+        jsonschema.Draft7Validator(SCHEMA, resolver=RESOLVER).validate(report)
+        self.whole = report
+        return report["points"][0]["items"], result.err
+
+    def test_the_device_is_named_and_so_is_what_was_not_found(self):
+        _, tables = self.perf("--context", "1K", budget_s=1)
+        self.assertEqual(self.whole["environment"]["device"], "no GPU at all, CUDA driver 13.0")
+        self.assertIn("limits: not known: ", tables)
+        self.assertNotIn("compute-sanitizer", tables)
+
+    def test_under_a_sanitizer_products_are_left_out_and_that_is_told(self):
+        (item,), tables = self.perf("--context", "1K", budget_s=1, env={"NV_SANITIZER_INJECTION_PORT_BASE": "49152"})
+        self.assertEqual(item["state"], "measured")
+        self.assertIn("no products of matrices, since compute-sanitizer runs this process", self.whole["ceilings_missing"])
+        self.assertIn("limits: not known: measured between the samples, medians: no products of matrices", tables)
+
+    def test_launches_back_to_back_are_no_samples(self):
+        (item,), tables = self.perf("--context", "1K")
+        self.assertEqual(item["state"], "measured")
+        runs = item["back_to_back"]["runs"]
+        self.assertEqual(len(runs), 2)
+        for one in runs:
+            self.assertGreater(one["launches"], 100)
+            self.assertGreater(one["lead"], 50)
+            self.assertEqual(one["sm_mhz"], 1980)
+            self.assertGreater(one["time_us"], 150)
+        self.assertAlmostEqual(item["back_to_back_us"], sum(r["time_us"] for r in runs) / 2, places=6)
+        self.assertEqual(len(item["samples"]["time_us"]), item["time_us"]["count"])
+        # Two to warm up, and what was launched in a row.
+        self.assertEqual(item["launches"], item["time_us"]["count"] + 2 + sum(r["launches"] + r["lead"] for r in runs))
+        self.assertIn("back to back", tables)
+        self.assertIn("us to enqueue one, which limits them", tables)  # such a driver has no queue
+        self.assertEqual(item["samples"]["sm_mhz"], [1980] * item["time_us"]["count"])
+        self.assertEqual(item["low_clock_samples"], [])
+
+    def test_input_sets_of_launches_in_a_row_are_cold(self):
+        items, _ = self.perf("--context", "1K", op="attend,msa,dense,score")
+        for item in items:
+            with self.subTest(operator=item["operator"]):
+                self.assertGreaterEqual(item["verification"]["outputs_seen"] * item["work"]["compulsory_bytes"], 2 << 20)
+
+    def test_without_time_there_is_a_reason(self):
+        items, tables = self.perf("--context", "1K", budget_s=0.9, op="attend,score,index,msa")
+        last = items[-1]
+        self.assertIsNone(last["back_to_back_us"])
+        self.assertEqual(last["back_to_back"]["runs"], [])
+        self.assertIn("of the budget are left", last["back_to_back"]["reason"])
+        self.assertIn("not measured back to back", tables)
+        self.assertGreater(last["time_us"]["count"], 2)
+
+    def test_low_clocks_are_flagged(self):
+        (item,), tables = self.perf("--context", "1K", mhz=",".join(["1980"] * 40 + ["1300"] * 12))
+        low = item["low_clock_samples"]
+        self.assertTrue(low)
+        self.assertEqual(low, [i for i, mhz in enumerate(item["samples"]["sm_mhz"]) if mhz == 1300])
+        self.assertIn(f"({len(low)} low clock)", tables)
+
+    def test_a_launch_waits_for_the_clock_to_recover(self):
+        (item,), _ = self.perf("--context", "1K", mhz="1980,1300,1300,1300")
+        self.assertEqual(set(item["samples"]["sm_mhz"]), {1980})
+
+    def test_different_clocks_are_not_compared(self):
+        copy = self.folder / "other.so"
+        shutil.copy(plugin("runs_on_a_fake_gpu"), copy)
+        for mhz, compared in (("1980,1900", False), ("1980,1960", True)):
+            with self.subTest(mhz=mhz):
+                items, tables = self.perf("--context", "512", "--against", copy, mhz=mhz, suite="prefill", op="dense")
+                for item in items:
+                    figures = item["figures"]
+                    self.assertEqual(figures["against"] is not None, compared)
+                    self.assertEqual("against_refused" in figures, not compared)
+                    self.assertIsNotNone(figures["back_to_back_against"])
+                self.assertEqual("no comparison with the other: taken at clocks of" in tables, not compared)
+
+    def test_without_its_library_e4m3_has_no_limit(self):
+        (item,), tables = self.perf("--context", "1K")
+        self.assertIsNone(item["figures"]["efficiency"])
+        # Absent, or it refuses such a device.
+        self.assertRegex(tables, r"(no cuBLAS was found|libcublas\S* refuses) .*, so no limit of arithmetic is known")
+        self.assertRegex(tables, r"no limit of arithmetic in e4m3: (no cuBLASLt was found|\S*libcublasLt\S* refuses e4m3: \w+: status \d+)")
 
 
 class Example(ProgramTest):

@@ -64,7 +64,7 @@ class Perf(ProgramTest):
         told = json.loads(result.out)
         self.assertIn("measured between the samples", json.dumps(told))
         self.assertIn("measured", {limit["ceilings"] for limit in told["rows"][0]["limits"]})
-        self.assertEqual(set(ceilings["flops"]), {"fp32", "bf16", "fp16"})
+        self.assertEqual(set(ceilings["flops"]), {"fp32", "bf16", "fp16", "e4m3"})
 
     def test_two_implementations_take_turns(self):
         report = self.perf("--impl", "naive", "--against", plugin("example_cpp"), "--op", "attend", code=0)
@@ -75,6 +75,68 @@ class Perf(ProgramTest):
             self.assertLess(earlier, later)
         self.assertAlmostEqual(items["attend", 0]["figures"]["against"] * items["attend", 1]["figures"]["against"], 1, places=9)
         self.assertEqual([i["name"] for i in report["implementations"]][0], "naive")
+
+    def test_whole_sequences_are_sums_over_all_chunks(self):
+        report = self.perf("--impl", "naive", "--suite", "prefill_whole", "--chunk", "256", code=0,
+                           options=("--shape", "h4x2.d16.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "600,256",
+                                    "--budget-s", "60"))
+        self.assertEqual([(p["query_tokens"], p["context"]) for p in report["points"]], [(256, 256), (256, 512), (88, 600)])
+        wholes = {(w["context"], w["operator"]): w for w in report["wholes"]}
+        self.assertEqual(set(wholes), {(n, o) for n in (256, 600) for o in ("msa", "dense")})
+        for (context, operator), whole in wholes.items():
+            self.assertEqual(whole["chunks"], 1 if context == 256 else 3)
+            self.assertTrue(whole["verified"])
+            times = [i["time_us"]["median"] for p in report["points"][:whole["chunks"]] for i in p["items"] if i["operator"] == operator]
+            self.assertAlmostEqual(whole["time_us"], sum(times), places=6)
+            self.assertAlmostEqual(whole["gain_over_dense"], wholes[context, "dense"]["time_us"] / whole["time_us"], places=9)
+            self.assertIsNone(whole["back_to_back_us"])
+        self.assertIn("3 of 3", report["tables"])
+
+    def test_a_whole_without_time_for_all_chunks_is_partial(self):
+        report = self.perf("--impl", "naive", "--suite", "prefill_whole", "--chunk", "256",
+                           options=("--shape", "h4x2.d16.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "64K",
+                                    "--budget-s", "3"))
+        for whole in report["wholes"]:
+            self.assertEqual(whole["chunks"], 256)
+            self.assertLess(whole["measured"], 256)
+            self.assertTrue(whole["partial"])
+            self.assertIsNone(whole["time_us"])
+        self.assertIn("partial", report["tables"])
+
+    def test_scores_and_selection_stand_side_by_side(self):
+        report = self.perf("--impl", "naive", "--suite", "topk", "--chunk", "32", code=0,
+                           options=("--shape", "h4x2.d16.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "1200",
+                                    "--budget-s", "60"))
+        self.assertEqual([(r["phase"], r["topk"], r["query_tokens"]) for r in report["topk"]],
+                         [(phase, k, rows) for phase, rows in (("decode", 1), ("prefill", 32)) for k in (8, 16, 32)])
+        for row, point in zip(report["topk"], report["points"]):
+            times = {i["operator"]: i["time_us"]["median"] for i in point["items"]}
+            self.assertEqual((row["score_us"], row["select_us"], row["index_us"]), (times["score"], times["select"], times["index"]))
+            self.assertTrue(row["verified"])
+            self.assertIn(f".k{row['topk']}.", point["items"][0]["name"])
+        self.assertIn("score + select / index", report["tables"])
+
+    def test_operands_in_8_bits_have_a_limit_of_their_own(self):
+        report = self.perf("--impl", "naive", "--op", "index,attend", "--fp8", "token", code=0,
+                           options=("--shape", "h8x2.d64.b32.k4.l1.i0", "--cache", "hot", "--busy", "tell", "--context", "1K", "--budget-s", "5"))
+        items = self.items(report)
+        self.assertTrue(items["index", 0]["name"].endswith("/fp8/s0"))
+        self.assertEqual(items["index", 0]["work"]["index_flops"], items["index", 0]["work"]["useful_flops"])
+        self.assertEqual(items["attend", 0]["work"]["index_flops"], 0)
+        for item in items.values():
+            self.assertIsNotNone(item["figures"]["efficiency"])
+            self.assertIsNone(item["back_to_back_us"])  # a CPU
+            self.assertNotIn("back_to_back", item)
+
+    def test_a_tiny_budget_is_kept(self):
+        for arguments in (("--suite", "training", "--op", "kl", "--context", "2K"), ("--suite", "training", "--context", "1K"),
+                          ("--suite", "decode", "--context", "128K")):
+            with self.subTest(arguments=arguments):
+                start = time.monotonic()
+                report = self.perf("--impl", "naive", *arguments, options=("--busy", "tell", "--budget-s", "1"))
+                # Starting, the limits of the machine, and one launch that took longer than it was taken to.
+                self.assertLess(time.monotonic() - start, 25)
+                self.assertNotIn("failed", {i["state"] for p in report["points"] for i in p["items"]})
 
     def test_wrong_answers_have_no_number(self):
         for name in ("drop_key", "wrong_later", "unwritten", "write_behind", "change_input"):
@@ -159,6 +221,7 @@ class Perf(ProgramTest):
                 (("--budget-s", "0"), ("--budget-s", "0")),
                 (("--cache", "warm", "cold or hot"), ("--cache", "warm")),
                 (("--busy", "maybe"), ("--busy", "maybe")),
+                (("--fp8", "e5m2", "token or tensor"), ("--fp8", "e5m2")),
                 (("--type", "int8"), ("--type", "int8")),
                 (("--layout", "fused"), ("--layout", "fused")),
                 (("--op", "attent"), ("--op", "attent")),

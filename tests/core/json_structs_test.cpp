@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "core/back_to_back.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/numerics.h"
@@ -295,6 +296,35 @@ TEST(samples_json, round_trips_and_keeps_what_is_not_finite) {
   EXPECT_EQ(back.order, s.order);
   EXPECT_TRUE(round_trip(samples{}).empty());
   EXPECT_NE(refusal<samples>({{"time_us", {1, nullptr}}}).find("time_us"), std::string::npos);
+}
+
+back_to_back runs_of(std::vector<double> times_us) {
+  back_to_back b;
+  for (const double t : times_us) b.runs.push_back({.time_us = t, .enqueue_us = 3, .launches = 7, .sm_mhz = 1400});
+  return b;
+}
+
+TEST(back_to_back_json, round_trips_every_number) {
+  back_to_back b;
+  b.runs = {{1.5, 2.5, 3, 4, 5, 6, 7, 8, 9}};
+  b.reason = "none";
+  const back_to_back back = round_trip(b);
+  EXPECT_EQ(json(back), json(b));
+  for (const auto& [key, value] : json(b)["runs"][0].items()) EXPECT_NE(value, 0) << key;
+  EXPECT_NE(refusal<back_to_back>({{"runs", 3}}).find("runs 3"), std::string::npos);
+  EXPECT_NE(refusal<back_to_back>(json::object()).find("runs"), std::string::npos);
+}
+
+TEST(back_to_back_json, its_time_is_the_median_of_the_runs) {
+  EXPECT_FALSE(back_to_back{}.time_us());
+  EXPECT_EQ(runs_of({9, 5}).time_us(), 7);
+  EXPECT_EQ(runs_of({9, 5, 6}).time_us(), 6);
+}
+
+TEST(back_to_back_json, a_host_that_is_slower_than_the_device_is_told) {
+  EXPECT_FALSE(back_to_back{}.by_enqueueing());
+  EXPECT_FALSE(runs_of({4, 4}).by_enqueueing());
+  EXPECT_TRUE(runs_of({4, 3.1}).by_enqueueing());
 }
 
 }  // namespace

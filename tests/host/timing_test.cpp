@@ -32,7 +32,7 @@ class timed_case {
     sets_.push_back(make_inputs(definition_, agreed.agreed));
     for (std::size_t i = 1; i < plugins.size(); ++i)
       sets_.push_back(with_other_outputs(definition_, sets_[0], agreed.agreed));
-    for (std::size_t i = 0; i < plugins.size(); ++i) sides.push_back({static_cast<int>(i), 0, false, nullptr});
+    for (std::size_t i = 0; i < plugins.size(); ++i) sides.push_back(timed_side{.implementation = static_cast<int>(i)});
     executor_ = make_timing_executor(refs, options, small_probe);
   }
 
@@ -131,7 +131,7 @@ TEST(timing, limits_are_measured_in_between) {
   for (const double x : seen.probes.flops_per_s) EXPECT_GT(x, 1e8);
   for (const double x : seen.probes.bytes_per_s) EXPECT_GT(x, 1e8);
   EXPECT_NE(seen.probes.source.find("multiply-adds"), std::string::npos);
-  EXPECT_EQ(seen.probes.types, (std::vector<std::string>{"fp32", "bf16", "fp16"}));
+  EXPECT_EQ(seen.probes.types, (std::vector<std::string>{"fp32", "bf16", "fp16", "e4m3"}));
   EXPECT_TRUE(seen.on.name.empty());
 }
 
@@ -151,6 +151,36 @@ TEST(timing, budget_ends_it) {
   const timed_observation seen = one.run(how);
   EXPECT_TRUE(seen.budget_ended || seen.sides[0].seen.timing[0].time_us.size() >= 4000);
   EXPECT_LT(seen.seconds, 1);
+}
+
+TEST(timing, what_the_budget_has_no_time_for_is_left_out) {
+  timed_case one({"naive"});
+  run_spec how = ten_samples();
+  how.timing.budget_s = 1e-9;
+  const timed_observation seen = one.run(how);
+  EXPECT_TRUE(seen.budget_ended);
+  EXPECT_FALSE(seen.sides[0].left_out.empty());
+  EXPECT_TRUE(seen.sides[0].seen.timing[0].time_us.empty());
+  EXPECT_EQ(seen.sides[0].seen.result, outcome::completed);
+  EXPECT_EQ(seen.sides[0].launches, 0);
+  EXPECT_TRUE(one.run(ten_samples()).sides[0].left_out.empty());
+}
+
+TEST(timing, on_a_cpu_nothing_is_launched_back_to_back) {
+  timed_case one({"naive"});
+  one.sides[0].back_to_back = true;
+  run_spec how = ten_samples();
+  how.timing.back_to_back_s = how.timing.back_to_back_budget_s = 0.1;
+  const timed_observation seen = one.run(how);
+  EXPECT_TRUE(seen.sides[0].in_a_row.runs.empty());
+  EXPECT_TRUE(seen.sides[0].in_a_row.reason.empty());
+}
+
+TEST(timing, a_group_has_the_input_sets_that_a_side_needs_at_least) {
+  timed_case one({"naive"});
+  one.sides[0].least_sets = 5;
+  EXPECT_EQ(one.run(ten_samples(2)).sides[0].outputs_seen, 5);
+  EXPECT_EQ(one.run(ten_samples(7)).sides[0].outputs_seen, 7);
 }
 
 TEST(timing, wrong_answers_while_timed_are_seen) {

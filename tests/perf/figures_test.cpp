@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string>
 
+#include "core/case.h"
+
 namespace msabench {
 namespace {
 
@@ -17,7 +19,9 @@ perf_ceilings limits() {
   return c;
 }
 
-perf_work amount(double flops, double bytes) { return {flops, {}, bytes, 2 * bytes}; }
+perf_work amount(double flops, double bytes, double index_flops = 0) {
+  return {flops, index_flops, {}, bytes, 2 * bytes};
+}
 
 TEST(figures, rates_are_useful_flops_and_compulsory_bytes) {
   const perf_figures f = figures_of(amount(400, 20), limits(), fp32, 8);
@@ -43,6 +47,34 @@ TEST(figures, no_efficiency_without_a_peak) {
   EXPECT_FALSE(figures_of(amount(1, 1), limits(), bf16, 1).efficiency);
   EXPECT_FALSE(figures_of(amount(1, 1), {}, fp32, 1).efficiency);
   EXPECT_EQ(figures_of(amount(1, 1), limits(), bf16, 1).flops_per_s, 1);
+}
+
+TEST(figures, flops_of_the_index_branch_count_at_the_peak_of_its_operands) {
+  perf_ceilings c = limits();
+  c.flops["e4m3"] = 200;
+  EXPECT_EQ(roofline_of(amount(400, 0, 300), c, {e4m3, fp32})->seconds, 300 / 200.0 + 100 / 100.0);
+  EXPECT_EQ(roofline_of(amount(400, 0, 400), c, {e4m3, fp32})->seconds, 2);
+  EXPECT_EQ(roofline_of(amount(400, 0, 300), c, fp32)->seconds, 4);
+}
+
+TEST(figures, a_peak_is_missed_only_where_it_is_needed) {
+  EXPECT_FALSE(roofline_of(amount(400, 0, 300), limits(), {e4m3, fp32}));
+  EXPECT_EQ(roofline_of(amount(400, 0), limits(), {e4m3, fp32})->seconds, 4);
+  perf_ceilings c = limits();
+  c.flops = {{"e4m3", 200}};
+  EXPECT_EQ(roofline_of(amount(400, 0, 400), c, {e4m3, fp32})->seconds, 2);
+  EXPECT_FALSE(roofline_of(amount(400, 0, 399), c, {e4m3, fp32}));
+}
+
+TEST(figures, operands_are_as_wide_as_the_wider_one) {
+  const auto of = [](const char* name) {
+    const case_spec c = parse_case(name);
+    return operands_of(make_problem(c), c.type);
+  };
+  EXPECT_EQ(of("msa/m3/q1.n8K/bf16.paged/random/fp8/s0").index, e4m3);
+  EXPECT_EQ(of("msa/m3/q1.n8K/bf16.paged/random/fp8/s0").rest, bf16);
+  EXPECT_EQ(of("attend/m3/q1.n8K/bf16.paged/random/fp8/s0").rest, bf16);
+  EXPECT_EQ(of("index/m3/q1.n8K/bf16.paged/random/s0").index, bf16);
 }
 
 perf_item item(const char* operation, int implementation, double us, item_state state = item_state::measured) {
@@ -94,6 +126,38 @@ TEST(figures, stages_and_merges_have_no_gain_over_dense) {
   compare_items(p, std::array<std::string, 1>{"a"});
   EXPECT_FALSE(p.items[0].figures->gain_over_dense);
   EXPECT_FALSE(p.items[1].figures->gain_over_dense);
+}
+
+TEST(figures, times_at_different_clocks_are_not_compared) {
+  perf_point p;
+  p.items = {item("msa", 0, 10), item("dense", 0, 100), item("msa", 1, 20)};
+  p.items[0].timing.sm_mhz = {1980};
+  p.items[1].timing.sm_mhz = {1500};
+  p.items[2].timing.sm_mhz = {1970};
+  compare_items(p, std::array<std::string, 2>{"a", "b"});
+  EXPECT_FALSE(p.items[0].figures->gain_over_dense);
+  EXPECT_NE(p.items[0].figures->gain_refused.find("1500"), std::string::npos);
+  EXPECT_EQ(p.items[0].figures->against, 2);
+  EXPECT_TRUE(p.items[0].figures->against_refused.empty());
+  EXPECT_EQ(p.items[1].figures->gain_over_dense, 1);
+  p.items[2].timing.sm_mhz = {1500};
+  compare_items(p, std::array<std::string, 2>{"a", "b"});
+  EXPECT_EQ(p.items[2].figures->gain_over_dense, 5);
+  EXPECT_FALSE(p.items[2].figures->against_refused.empty());
+}
+
+TEST(figures, launches_back_to_back_are_compared_with_their_like) {
+  perf_point p;
+  p.items = {item("msa", 0, 10), item("dense", 0, 100), item("dense", 1, 60), item("msa", 1, 10)};
+  p.items[0].in_a_row.runs = {{.time_us = 8}, {.time_us = 9}, {.time_us = 9}};
+  p.items[1].in_a_row.runs = {{.time_us = 90}};
+  p.items[3].in_a_row.reason = "no time";
+  compare_items(p, std::array<std::string, 2>{"a", "b"});
+  EXPECT_EQ(p.items[0].figures->gain_over_dense, 6);
+  EXPECT_EQ(p.items[0].figures->back_to_back_gain, 10);
+  EXPECT_FALSE(p.items[0].figures->back_to_back_against);
+  EXPECT_FALSE(p.items[3].figures->back_to_back_gain);
+  EXPECT_EQ(p.items[3].figures->gain_over_dense, 6);
 }
 
 TEST(crossover, is_where_the_ratio_passes_one) {

@@ -47,23 +47,33 @@ class told final : public timing_executor {
     seen.probes.types = {"fp32", "bf16", "fp16"};
     seen.probes.source = "told";
     seen.conditions_known = true;
+    seen.on = on;
+    seen.probes.e4m3_flops_per_s = e4m3;
     if (sides.empty()) return seen;
     spec = how;
+    asked.assign(sides.begin(), sides.end());
     seen.usage = usage(static_cast<int>(runs));
     seen.usage.cpu_seconds = 10;
     seen.interrupted = interrupts;
+    seen.seconds = loop_s;
     ++runs;
     for (std::size_t i = 0; i < sides.size(); ++i) {
       side_observation side;
       samples s;
       s.time_us.assign(10, time_us);
+      s.sm_mhz = sm_mhz;
+      side.in_a_row = in_a_row;
       side.seen.timing = {s};
       seen.sides.push_back(std::move(side));
     }
     return seen;
   }
 
-  double flops = 1e11, bytes = 1e10, time_us = 1e4;
+  double flops = 1e11, bytes = 1e10, time_us = 1e4, loop_s = 0;
+  std::vector<double> e4m3, sm_mhz;
+  back_to_back in_a_row;
+  timed_device on;
+  std::vector<timed_side> asked;
   bool interrupts = false;
   std::size_t runs = 0;
   run_spec spec;
@@ -86,7 +96,7 @@ struct world {
   perf_run run() {
     perf_run out;
     out.implementations = {{"fake", "1", "", "", ""}};
-    measure(setup, {{&asked}, {"fake"}, &timing}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
+    measure(setup, {{&asked}, {"fake"}, &timing, on_device}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
     return out;
   }
   static const perf_item& item(const perf_run& r) { return r.points.at(0).items.at(0); }
@@ -95,6 +105,7 @@ struct world {
   told timing;
   perf_setup setup;
   double at_s = 0, busy_before = 0;
+  bool on_device = false;
 };
 
 cpu_usage with_others(double share) {
@@ -205,6 +216,116 @@ TEST(measure, input_sets_rotate_beyond_twice_the_cache) {
   w.setup.cold = false;
   EXPECT_FALSE(w.run().points[0].cold);
   EXPECT_EQ(w.timing.spec.timing.cold_sets, 0);
+}
+
+world on_a_gpu() {
+  world w;
+  w.on_device = true;
+  w.timing.on = {"a GPU", 1 << 20, 1e9, "", ""};
+  w.timing.in_a_row.runs = {{.time_us = 7000, .launches = 20}};
+  return w;
+}
+
+TEST(measure, launches_back_to_back_are_a_figure_of_their_own) {
+  world w = on_a_gpu();
+  const perf_run r = w.run();
+  EXPECT_EQ(world::item(r).time_us.median, 1e4);
+  EXPECT_EQ(world::item(r).in_a_row.time_us(), 7000);
+  EXPECT_TRUE(w.timing.asked.at(0).back_to_back);
+  EXPECT_GE(w.timing.spec.timing.back_to_back_s, 0.1);
+  EXPECT_GT(w.timing.spec.timing.back_to_back_budget_s, 0);
+  const auto item = to_report_json(r)["points"][0]["items"][0];
+  EXPECT_EQ(item["back_to_back_us"], 7000);
+  EXPECT_EQ(item["back_to_back"]["runs"][0]["launches"], 20);
+}
+
+TEST(measure, on_a_cpu_there_is_nothing_back_to_back) {
+  world w;
+  const perf_run r = w.run();
+  EXPECT_FALSE(w.timing.asked.at(0).back_to_back);
+  EXPECT_EQ(w.timing.spec.timing.back_to_back_s, 0);
+  const auto item = to_report_json(r)["points"][0]["items"][0];
+  EXPECT_TRUE(item["back_to_back_us"].is_null());
+  EXPECT_FALSE(item.contains("back_to_back"));
+  EXPECT_FALSE(item.contains("low_clock_samples"));
+}
+
+TEST(measure, launches_back_to_back_have_input_sets_beyond_twice_the_cache) {
+  world w = on_a_gpu();
+  const perf_run r = w.run();
+  const double sets = static_cast<double>(w.timing.asked.at(0).least_sets);
+  EXPECT_GE(sets * world::item(r).work.compulsory_bytes, 2.0 * (1 << 20));
+  w.setup.cold = false;
+  w.run();
+  EXPECT_EQ(w.timing.asked.at(0).least_sets, 1);
+}
+
+TEST(measure, without_memory_for_them_there_is_a_reason_instead) {
+  world w = on_a_gpu();
+  w.timing.on.free_bytes = 2e6;
+  w.timing.in_a_row.runs.clear();
+  const perf_run r = w.run();
+  EXPECT_FALSE(w.timing.asked.at(0).back_to_back);
+  EXPECT_NE(world::item(r).in_a_row.reason.find("input sets"), std::string::npos);
+  EXPECT_TRUE(to_report_json(r)["points"][0]["items"][0]["back_to_back_us"].is_null());
+  EXPECT_TRUE(world::item(r).figures);
+}
+
+TEST(measure, products_in_e4m3_are_a_limit_of_their_own) {
+  world w = on_a_gpu();
+  EXPECT_EQ(w.run().ceilings.flops.count("e4m3"), 0u);
+  w.timing.e4m3 = {1e12, 2e12, 3e12};
+  const perf_run r = w.run();
+  EXPECT_EQ(r.ceilings.flops.at("e4m3"), 2e12);
+  EXPECT_EQ(r.ceilings.flops.at("bf16"), 1e11);
+  EXPECT_EQ(r.points[0].ceilings.e4m3_samples.size(), 3u);
+}
+
+TEST(measure, samples_at_a_low_clock_are_flagged) {
+  world w = on_a_gpu();
+  w.timing.sm_mhz = {1980, 1980, 1200, 1980, 1980, 1980, 1980, 1980, 1980, 1300};
+  const perf_run r = w.run();
+  EXPECT_EQ(world::item(r).low_clock, (std::vector<std::int64_t>{2, 9}));
+  EXPECT_EQ(to_report_json(r)["points"][0]["items"][0]["low_clock_samples"], nlohmann::json({2, 9}));
+}
+
+TEST(measure, a_disturbed_point_is_not_measured_again_without_time_for_it) {
+  world w;
+  w.timing.usage = [](int) { return with_others(0.4); };
+  w.timing.loop_s = 1e6;
+  const perf_run r = w.run();
+  EXPECT_EQ(w.timing.runs, 1u);
+  EXPECT_EQ(world::item(r).state, item_state::busy);
+}
+
+TEST(measure, a_whole_is_measured_from_both_ends_and_told_in_order) {
+  world w;
+  w.setup.what.suite = perf_suite::prefill_whole;
+  w.setup.what.operators = {};
+  w.setup.what.contexts = {320};
+  w.setup.what.chunk = 64;
+  const perf_run r = w.run();
+  ASSERT_EQ(r.points.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(r.points[i].context, 64 * static_cast<std::int64_t>(i + 1));
+  ASSERT_EQ(r.wholes.size(), 2u);
+  EXPECT_EQ(r.wholes[0].time_us, 5e4);
+  EXPECT_FALSE(r.wholes[0].verified);  // nobody saw outputs
+  EXPECT_EQ(to_report_json(r)["wholes"][1]["gain_over_dense"], 1);
+}
+
+TEST(measure, chunks_that_the_budget_has_no_time_for_leave_no_sum) {
+  world w;
+  w.setup.what.suite = perf_suite::prefill_whole;
+  w.setup.what.operators = {};
+  w.setup.what.contexts = {320};
+  w.setup.what.chunk = 64;
+  w.setup.budget_s = 1e-3;
+  const perf_run r = w.run();
+  EXPECT_TRUE(r.points.empty());
+  ASSERT_EQ(r.wholes.size(), 2u);
+  EXPECT_TRUE(r.wholes[0].partial());
+  EXPECT_FALSE(r.wholes[0].time_us);
+  EXPECT_EQ(exit_code_of(r), exit_code::nothing_verified);
 }
 
 TEST(measure, limits_of_the_run_are_medians_of_its_points) {

@@ -23,7 +23,7 @@ bool has(const suite_point& p, op o) {
 
 // A kernel on zeros needs less power and fewer bytes than one on data.
 TEST(suite, no_input_that_is_timed_is_constant) {
-  for (const char* name : {"decode", "prefill", "training"}) {
+  for (const char* name : {"decode", "prefill", "topk", "training"}) {
     suite_request r;
     r.suite = parse_suite(name);
     r.contexts = {300};
@@ -145,6 +145,66 @@ TEST(rotation, a_set_is_used_again_after_the_distance) {
       }
     }
   }
+}
+
+TEST(suite, a_whole_goes_by_chunks) {
+  suite_request r;
+  r.suite = parse_suite("prefill_whole");
+  r.contexts = {2500, 1024};
+  r.chunk = 1024;
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[1].query_tokens, 1024);
+  EXPECT_EQ(points[1].context, 2048);
+  EXPECT_EQ(points[2].query_tokens, 452);
+  EXPECT_EQ(points[2].context, 2500);
+  for (const auto& p : points) {
+    EXPECT_EQ(p.phase, "prefill");
+    ASSERT_EQ(p.cases.size(), 2u);
+    EXPECT_EQ(sequences(p.cases[0])[0], (sequence{p.query_tokens, p.context}));
+  }
+  r.chunk = 0;
+  r.contexts = {1 << 20};
+  EXPECT_EQ(plan_suite(r).size(), 128u);
+}
+
+TEST(suite, topk_goes_by_top_k_in_decode_and_prefill) {
+  suite_request r;
+  r.suite = parse_suite("topk");
+  r.contexts = {4096, 16384};
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points.size(), 12u);
+  std::map<std::int64_t, int> seen;
+  for (const auto& p : points) {
+    ASSERT_EQ(p.cases.size(), 3u);
+    for (const auto& c : p.cases) EXPECT_EQ(c.shape.topk, p.topk);
+    EXPECT_EQ(p.query_tokens, p.phase == "decode" ? 1 : std::min<std::int64_t>(8192, p.context));
+    ++seen[*p.topk];
+  }
+  EXPECT_EQ(seen, (std::map<std::int64_t, int>{{8, 4}, {16, 4}, {32, 4}}));
+}
+
+TEST(suite, scales_go_to_operators_that_have_them) {
+  suite_request r;
+  r.contexts = {8192};
+  r.fp8 = scale_form::tensor;
+  for (const auto& c : plan_suite(r)[0].cases) {
+    const bool scaled = c.operation != op::select && c.operation != op::combine && c.operation != op::qk_norm_rope;
+    EXPECT_EQ(c.options.fp8, scaled ? scale_form::tensor : scale_form::none) << msabench::name(c);
+  }
+}
+
+TEST(least_work, knows_the_share_of_the_index_branch) {
+  const auto of = [](const char* name) {
+    const case_spec c = parse_case(name);
+    return least_work(c, make_problem(c));
+  };
+  const perf_work index = of("index/m3/q64.n8K/bf16.paged/random/s0"), msa = of("msa/m3/q64.n8K/bf16.paged/random/s0"),
+                  attend = of("attend/m3/q64.n8K/bf16.paged/random/s0");
+  EXPECT_EQ(index.index_flops, index.useful_flops);
+  EXPECT_EQ(msa.index_flops, index.useful_flops);
+  EXPECT_EQ(msa.useful_flops - msa.index_flops, attend.useful_flops);
+  EXPECT_EQ(attend.index_flops, 0);
 }
 
 TEST(rotation, hot_has_one_set) {

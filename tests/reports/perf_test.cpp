@@ -99,10 +99,78 @@ TEST(perf_report, gains_over_unverified_outputs_have_a_question_mark) {
   EXPECT_EQ(shown(run).find("6.5x ?"), std::string::npos);
 }
 
+TEST(perf_report, limits_in_e4m3_stand_beside_the_others) {
+  perf_run run = run_of({item("attend", item_state::measured)});
+  perf_ceilings& c = run.points[0].ceilings;
+  c.bytes_per_s = 4e12;
+  c.flops = {{"bf16", 8e14}, {"fp16", 8e14}};
+  EXPECT_NE(shown(run).find("limits: 800.00 TFLOP/s, 4.00 TB/s"), std::string::npos) << shown(run);
+  c.flops["e4m3"] = 1.5e15;
+  EXPECT_NE(shown(run).find("limits: 800.00 TFLOP/s, 1500.00 TFLOP/s in e4m3, 4.00 TB/s"), std::string::npos);
+  c.flops["e4m3"] = 8e14;  // of a CPU, which widens its operands
+  EXPECT_EQ(shown(run).find("in e4m3"), std::string::npos);
+  c = {};
+  c.source = "no library was found";
+  EXPECT_NE(shown(run).find("limits: no library was found"), std::string::npos);
+}
+
 TEST(perf_report, foreign_text_stays_on_its_line) {
   const std::string text = shown(run_of({item("attend", item_state::failed, "a\n| b | <b>")}));
   EXPECT_EQ(text.find("\n| b"), std::string::npos);
   EXPECT_EQ(text.find("<b>"), std::string::npos);
+}
+
+TEST(perf_report, launches_back_to_back_have_a_column_where_there_are_any) {
+  perf_run run = run_of({item("attend", item_state::measured), item("msa", item_state::measured)});
+  EXPECT_EQ(shown(run).find("back to back"), std::string::npos);
+  run.points[0].items[0].in_a_row.runs = {
+      {.time_us = 2345, .enqueue_us = 3, .launches = 64, .lead = 43, .sm_mhz = 1410, .nvml_mhz = 1545, .power_w = 695}};
+  run.points[0].items[1].in_a_row.reason = "no time left";
+  const std::string text = shown(run);
+  for (const char* part : {"| back to back |", " 2.35 ms |", "64 launches after 43", "at 1410 MHz",
+                           "695 W, NVML says 1545 MHz", "not measured back to back: no time left", "| 1.23 ms |"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("enqueue"), std::string::npos) << text;
+  run.points[0].items[0].in_a_row.runs[0].enqueue_us = 2300;
+  EXPECT_NE(shown(run).find("to enqueue one"), std::string::npos);
+}
+
+TEST(perf_report, an_item_without_a_number_has_none_back_to_back_either) {
+  perf_run run = run_of({item("attend", item_state::failed, "wrong")});
+  run.points[0].items[0].in_a_row.runs = {{.time_us = 2345}};
+  EXPECT_EQ(shown(run).find("2.35 ms"), std::string::npos);
+  EXPECT_TRUE(to_report_json(run)["points"][0]["items"][0]["back_to_back_us"].is_null());
+}
+
+TEST(perf_report, refused_comparisons_and_low_clocks_are_told) {
+  perf_run run = run_of({item("msa", item_state::measured)});
+  run.points[0].items[0].figures->gain_refused = "taken at other clocks";
+  run.points[0].items[0].low_clock = {3, 7};
+  const std::string text = shown(run);
+  for (const char* part : {"12 (2 low clock)", " clocks |", "no gain over dense: taken at other clocks"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(perf_report, a_whole_that_is_partial_has_no_time) {
+  perf_run run = run_of({item("msa", item_state::measured)});
+  perf_whole half;
+  half.context = 1 << 20;
+  half.chunk = 8192;
+  half.operation = "msa";
+  half.chunks = 128;
+  half.measured = 64;
+  half.verified = true;
+  perf_whole full = half;
+  full.operation = "dense";
+  full.measured = 128;
+  full.time_us = 2e6;
+  full.useful_flops = 3e12;
+  full.verified = false;
+  run.wholes = {half, full};
+  const std::string text = shown(run);
+  for (const char* part :
+       {"chunks of 8K tokens", "64 of 128 partial |      - |       - |", "2.00 s", "1.5e+03", " NO |"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
 TEST(perf_report, exit_codes_put_failures_first) {

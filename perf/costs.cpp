@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/costs.h"
+
+#include <algorithm>
+
+#include "core/operator_table.h"
+#include "core/statistics.h"
+#include "perf/figures.h"
+#include "perf/verify.h"
+
+namespace msabench {
+namespace {
+
+// Share of the machine's limits that an implementation is taken to reach before it has been seen.
+constexpr double assumed_efficiency = 0.25;
+constexpr double call_s = 5e-6;
+constexpr double made_bytes_per_s = 0.35e9, copied_bytes_per_s = 0.35e9, uploaded_bytes_per_s = 1e9;
+constexpr double oracle_triples_per_s = 5e6;
+// Less than this says more about the clock than about the machine.
+constexpr double shortest_seen_s = 0.05;
+
+double fewest_samples_s(double launch_s) {
+  return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup_launches + 10);
+}
+
+}  // namespace
+
+void point_costs::begin(const perf_ceilings& limits, const conditions& here) {
+  limits_ = limits;
+  here_ = here;
+  // Who asks gets a share of the processors however much the others want: a third, until more is known.
+  constexpr double most = 2.0 / 3;
+  inputs_slower_ = copies_slower_ = verification_slower_ = 1 / (1 - std::clamp(here.others, 0.0, most));
+}
+
+point_costs::kernel point_costs::kernel_of(const case_spec& c, int implementation) {
+  return {implementation, c.operation, sequences(c).front().q_len > 1};
+}
+
+double point_costs::roofline_s(const case_spec& c, const problem& p) const {
+  const perf_work w = least_work(c, p);
+  if (const auto limit = roofline_of(w, limits_, operands_of(p, c.type))) return limit->seconds;
+  // Without a limit of arithmetic for the type: a guess for planning, of what a device does with others.
+  double flops = 1e12;
+  for (const auto& [type, peak] : limits_.flops) flops = std::min(flops, peak / 16);
+  const double by_bytes = limits_.bytes_per_s > 0 ? w.compulsory_bytes / limits_.bytes_per_s : 0;
+  return std::max(by_bytes, w.useful_flops / flops);
+}
+
+double point_costs::launch_s(const case_spec& c, const problem& p, int implementation) const {
+  const auto seen = slowness_.find(kernel_of(c, implementation));
+  return call_s + roofline_s(c, p) * (seen == slowness_.end() ? 1 / assumed_efficiency : seen->second);
+}
+
+double point_costs::inputs_s(const case_spec& c, const problem& p) const {
+  const bool forward_results = std::ranges::any_of(slots_of(c.operation), [](const slot_rule& r) {
+    return r.dir == direction::in && (r.where == slot::out || r.where == slot::lse);
+  });
+  const double triples = forward_results ? static_cast<double>(cost_triples(c)) : 0;
+  return (set_bytes(c, p) / made_bytes_per_s + triples / oracle_triples_per_s) * inputs_slower_;
+}
+
+double point_costs::copies_s(double bytes) const {
+  return bytes / (here_.on_device ? uploaded_bytes_per_s : copied_bytes_per_s) * copies_slower_;
+}
+
+double point_costs::verification_s(const case_spec& c) const {
+  return msabench::verification_s(c) * verification_slower_;
+}
+
+double point_costs::rotations(double touched) const {
+  return here_.cold ? static_cast<double>(rounds_until_reuse(touched, cold_factor * here_.cache_bytes)) : 1;
+}
+
+double point_costs::point_s(const suite_point& p) const {
+  double seconds = shortest_loop_s + 0.5, bytes = 0, touched = 0;
+  for (const auto& c : p.cases) {
+    const problem asked = make_problem(c);
+    bytes += set_bytes(c, asked);
+    seconds += inputs_s(c, asked);
+    touched += least_work(c, asked).compulsory_bytes;
+    for (int i = 0; i < here_.implementations; ++i)
+      seconds += fewest_samples_s(launch_s(c, asked, i)) + verification_s(c);
+  }
+  return seconds + copies_s(bytes * rotations(touched));
+}
+
+void point_costs::saw_launch(const case_spec& c, const problem& p, int implementation, double seconds) {
+  if (const double least = roofline_s(c, p); least > 0)
+    slowness_[kernel_of(c, implementation)] = std::max(seconds - call_s, 1e-9) / least;
+}
+
+void point_costs::saw_inputs(double estimated_s, double seconds) {
+  if (seconds > shortest_seen_s && estimated_s > 0) inputs_slower_ *= seconds / estimated_s;
+}
+
+void point_costs::saw_copies(double bytes, double seconds) {
+  if (seconds > shortest_seen_s && bytes > 0) copies_slower_ *= seconds / copies_s(bytes);
+}
+
+void point_costs::saw_verification(const case_spec& c, double seconds) {
+  if (const double usual = msabench::verification_s(c); seconds > shortest_seen_s && usual > 0)
+    verification_slower_ = seconds / usual;
+}
+
+}  // namespace msabench

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What measuring will cost: before anything was seen by the limits of the machine, later by what was seen.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "core/case.h"
+#include "core/perf_record.h"
+#include "perf/suite.h"
+
+namespace msabench {
+
+// Inputs come from memory where at least so many times the last-level cache was touched since they were used.
+inline constexpr double cold_factor = 2;
+// A point is timed for so long at the least.
+inline constexpr double shortest_loop_s = 0.5;
+inline constexpr int warmup_launches = 2;
+
+class point_costs {
+ public:
+  struct conditions {
+    double cache_bytes = 0;
+    bool cold = true, on_device = false;
+    int implementations = 1;
+    double others = 0;  // share of the CPUs that other processes use: what is done on them takes that much longer
+  };
+  void begin(const perf_ceilings& limits, const conditions& here);
+
+  // Shortest time of a launch by the limits; a guess where the machine has none for its type.
+  double roofline_s(const case_spec& c, const problem& p) const;
+  double launch_s(const case_spec& c, const problem& p, int implementation) const;
+  // Inputs that are made: of gradients the forward results are among them, which the oracle computes.
+  double inputs_s(const case_spec& c, const problem& p) const;
+  // Sets that are copied into memory that is timed, fresh memory included, and whose outputs are looked at afterwards.
+  double copies_s(double bytes) const;
+  double verification_s(const case_spec& c) const;
+
+  // Of the whole point, with the fewest samples that count.
+  double point_s(const suite_point& p) const;
+  // With so few that something can be said at all.
+  double least_samples_s(double launch_s) const { return launch_s * (warmup_launches + 3); }
+  // Rounds of a point, each of which touches so many bytes, until an input set is used again.
+  double rotations(double touched) const;
+
+  // What was seen; later estimates go by it.
+  void saw_launch(const case_spec& c, const problem& p, int implementation, double seconds);
+  void saw_inputs(double estimated_s, double seconds);
+  void saw_copies(double bytes, double seconds);
+  void saw_verification(const case_spec& c, double seconds);
+
+ private:
+  // A kernel is another one in decode than in prefill.
+  using kernel = std::tuple<int, op, bool>;
+  static kernel kernel_of(const case_spec& c, int implementation);
+
+  perf_ceilings limits_;
+  conditions here_;
+  double inputs_slower_ = 1, copies_slower_ = 1, verification_slower_ = 1;  // than on an idle machine
+  std::map<kernel, double> slowness_;                                       // time / roofline time, as last seen
+};
+
+}  // namespace msabench

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/whole.h"
+
+#include <algorithm>
+#include <deque>
+#include <tuple>
+#include <utility>
+
+#include "core/operator.h"
+#include "perf/clocks.h"
+
+namespace msabench {
+namespace {
+
+std::vector<whole_chunk> chunks_of_one(std::int64_t context, std::int64_t chunk) {
+  std::vector<whole_chunk> chunks;
+  for (std::int64_t from = 0; from < context; from += chunk) {
+    const std::int64_t to = std::min(from + chunk, context);
+    chunks.push_back({to - from, to});
+  }
+  return chunks;
+}
+
+// An item of the chunk that has a time; null: it has none.
+const perf_item* find(const perf_run& run, const whole_chunk& c, std::string_view operation, int implementation) {
+  for (const auto& p : run.points) {
+    if (p.context != c.context || p.query_tokens != c.query_tokens) continue;
+    for (const auto& i : p.items)
+      if (i.operation == operation && i.implementation == implementation && i.figures) return &i;
+  }
+  return nullptr;
+}
+
+perf_whole sum_of(const perf_run& run, std::span<const whole_chunk> chunks, std::string_view operation,
+                  int implementation) {
+  perf_whole w;
+  w.operation = operation;
+  w.implementation = implementation;
+  w.chunks = static_cast<std::int64_t>(chunks.size());
+  w.verified = true;
+  double time_us = 0, in_a_row_us = 0;
+  std::int64_t in_a_row = 0;
+  for (const auto& c : chunks) {
+    const perf_item* item = find(run, c, operation, implementation);
+    if (!item) continue;
+    ++w.measured;
+    time_us += item->time_us.median;
+    w.useful_flops += item->work.useful_flops;
+    w.verified = w.verified && item->state == item_state::measured;
+    if (const auto us = item->in_a_row.time_us()) {
+      ++in_a_row;
+      in_a_row_us += *us;
+    }
+  }
+  w.verified = w.verified && w.measured > 0;
+  if (w.partial()) return w;
+  w.time_us = time_us;
+  if (in_a_row == w.chunks) w.back_to_back_us = in_a_row_us;
+  return w;
+}
+
+bool at_one_clock(const perf_run& run, std::span<const whole_chunk> chunks, const perf_whole& a, const perf_whole& b) {
+  return std::ranges::all_of(chunks, [&](const whole_chunk& c) {
+    const perf_item *first = find(run, c, a.operation, a.implementation),
+                    *second = find(run, c, b.operation, b.implementation);
+    return clocks_apart(first->timing, second->timing).empty();
+  });
+}
+
+}  // namespace
+
+std::vector<whole_chunk> chunks_of(std::span<const std::int64_t> contexts, std::int64_t chunk) {
+  std::vector<whole_chunk> all;
+  for (const std::int64_t n : contexts)
+    for (const auto& c : chunks_of_one(n, chunk)) all.push_back(c);
+  std::ranges::sort(all, {}, [](const whole_chunk& c) { return std::tuple(c.context, c.query_tokens); });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+std::vector<std::size_t> spread_order(std::size_t count) {
+  if (count == 0) return {};
+  std::vector<std::size_t> order = {0};
+  if (count > 1) order.push_back(count - 1);
+  std::deque<std::pair<std::size_t, std::size_t>> between = {{0, count - 1}};
+  while (!between.empty()) {
+    const auto [from, to] = between.front();
+    between.pop_front();
+    if (to - from < 2) continue;
+    const std::size_t middle = from + (to - from) / 2;
+    order.push_back(middle);
+    between.emplace_back(from, middle);
+    between.emplace_back(middle, to);
+  }
+  return order;
+}
+
+std::vector<perf_whole> wholes_of(const perf_run& run, std::span<const std::int64_t> contexts, std::int64_t chunk,
+                                  std::int64_t batch, std::span<const std::string> labels) {
+  std::vector<perf_whole> all;
+  for (const std::int64_t n : contexts) {
+    const auto chunks = chunks_of_one(n, chunk);
+    std::vector<perf_whole> here;
+    for (const op o : {op::msa, op::dense})
+      for (int i = 0; i < static_cast<int>(labels.size()); ++i) here.push_back(sum_of(run, chunks, name(o), i));
+    const perf_whole* dense = nullptr;
+    for (const auto& w : here)
+      if (w.operation == name(op::dense) && w.time_us && (!dense || *w.time_us < *dense->time_us)) dense = &w;
+    for (perf_whole& w : here) {
+      w.context = n;
+      w.chunk = chunk;
+      w.batch = batch;
+      if (!dense || !w.time_us || !at_one_clock(run, chunks, w, *dense)) continue;
+      w.gain_over_dense = *dense->time_us / *w.time_us;
+      w.dense = labels[static_cast<std::size_t>(dense->implementation)];
+    }
+    all.insert(all.end(), here.begin(), here.end());
+  }
+  return all;
+}
+
+}  // namespace msabench

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/costs.h"
+
+#include <gtest/gtest.h>
+
+namespace msabench {
+namespace {
+
+const case_spec attend = parse_case("attend/h8x2.d64.b32.k4.l1.i0/q1.n512/fp32.paged/random/s0");
+const case_spec prefill = parse_case("attend/h8x2.d64.b32.k4.l1.i0/q512.n512/fp32.contig/random/s0");
+const case_spec backward = parse_case("attend_backward/h8x2.d64.b32.k4.l1.i0/q512.n512/fp32.contig/random/s0");
+
+point_costs costs(point_costs::conditions here = {}) {
+  perf_ceilings limits;
+  limits.flops["fp32"] = 1e11;
+  limits.bytes_per_s = 1e10;
+  if (here.cache_bytes == 0) here.cache_bytes = 1 << 20;
+  point_costs c;
+  c.begin(limits, here);
+  return c;
+}
+
+TEST(costs, a_launch_goes_by_what_was_seen_of_its_kernel) {
+  point_costs c = costs();
+  const problem p = make_problem(attend);
+  const double guessed = c.launch_s(attend, p, 0);
+  EXPECT_GT(guessed, c.roofline_s(attend, p));
+  c.saw_launch(attend, p, 0, 0.125);
+  EXPECT_NEAR(c.launch_s(attend, p, 0), 0.125, 1e-9);
+  EXPECT_EQ(c.launch_s(attend, p, 1), guessed);
+  EXPECT_LT(c.launch_s(prefill, make_problem(prefill), 0), 0.125);  // another kernel, as yet unseen
+}
+
+TEST(costs, gradients_need_the_oracle_before_they_start) {
+  point_costs c = costs();
+  const double forward = c.inputs_s(prefill, make_problem(prefill)),
+               gradients = c.inputs_s(backward, make_problem(backward));
+  EXPECT_GE(gradients, forward + 0.9 * static_cast<double>(cost_triples(backward)) / 5e6);
+  suite_point p{"training", 512, 512, 1, {backward}};
+  EXPECT_GT(c.point_s(p), gradients + c.verification_s(backward));
+}
+
+TEST(costs, neighbours_make_inputs_and_verification_slower) {
+  point_costs idle = costs(), busy = costs({.others = 0.5}), crowded = costs({.others = 1});
+  EXPECT_DOUBLE_EQ(busy.inputs_s(backward, make_problem(backward)),
+                   2 * idle.inputs_s(backward, make_problem(backward)));
+  EXPECT_DOUBLE_EQ(busy.verification_s(attend), 2 * idle.verification_s(attend));
+  EXPECT_DOUBLE_EQ(busy.copies_s(1e9), 2 * idle.copies_s(1e9));
+  EXPECT_NEAR(crowded.copies_s(1e9), 3 * idle.copies_s(1e9), 1e-9);
+}
+
+TEST(costs, what_was_seen_replaces_what_was_assumed) {
+  point_costs c = costs();
+  const problem p = make_problem(backward);
+  c.saw_inputs(c.inputs_s(backward, p), 7);
+  EXPECT_NEAR(c.inputs_s(backward, p), 7, 1e-9);
+  c.saw_copies(1e9, 5);
+  EXPECT_NEAR(c.copies_s(2e9), 10, 1e-9);
+  c.saw_verification(backward, 3);
+  EXPECT_NEAR(c.verification_s(backward), 3, 1e-9);
+  c.saw_copies(1e9, 0.001);  // too short to say anything
+  EXPECT_NEAR(c.copies_s(2e9), 10, 1e-9);
+}
+
+TEST(costs, copies_for_a_device_are_cheaper) {
+  EXPECT_LT(costs({.on_device = true}).copies_s(1e9), costs().copies_s(1e9));
+}
+
+TEST(costs, hot_inputs_are_not_rotated) {
+  EXPECT_EQ(costs({.cold = false}).rotations(1e3), 1);
+  EXPECT_GT(costs().rotations(1e3), 2000);
+}
+
+TEST(costs, a_type_without_a_limit_costs_a_guess) {
+  const case_spec half = parse_case("attend/h8x2.d64.b32.k4.l1.i0/q1.n512/bf16.paged/random/s0");
+  EXPECT_GT(costs().roofline_s(half, make_problem(half)), 0);
+}
+
+}  // namespace
+}  // namespace msabench

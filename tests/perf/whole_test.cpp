@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf/whole.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace msabench {
+namespace {
+
+constexpr std::array<std::int64_t, 2> contexts = {8, 10};
+const std::array<std::string, 1> mine = {"mine"};
+
+perf_item item(const char* operation, double us, item_state state = item_state::measured) {
+  perf_item i;
+  i.operation = operation;
+  i.state = state;
+  i.time_us.median = us;
+  i.work.useful_flops = 1000;
+  if (state == item_state::measured || state == item_state::unverified) i.figures = perf_figures{};
+  return i;
+}
+
+// msa and dense of the chunks (4, 4), (4, 8) and (2, 10).
+perf_run three_chunks() {
+  perf_run run;
+  for (const auto& c : chunks_of(contexts, 4)) {
+    perf_point p;
+    p.context = c.context;
+    p.query_tokens = c.query_tokens;
+    const auto us = static_cast<double>(c.context);
+    p.items = {item("msa", us), item("dense", us * us)};
+    run.points.push_back(p);
+  }
+  return run;
+}
+
+perf_whole find(const std::vector<perf_whole>& all, std::int64_t context, const char* operation) {
+  const auto at =
+      std::ranges::find_if(all, [&](const perf_whole& w) { return w.context == context && w.operation == operation; });
+  return at == all.end() ? perf_whole{} : *at;
+}
+
+TEST(whole, chunks_are_those_of_all_sequences_each_once) {
+  EXPECT_EQ(chunks_of(contexts, 4), (std::vector<whole_chunk>{{4, 4}, {4, 8}, {2, 10}}));
+  EXPECT_EQ(chunks_of(std::array<std::int64_t, 1>{3}, 4), (std::vector<whole_chunk>{{3, 3}}));
+}
+
+TEST(whole, sums_are_over_all_chunks) {
+  const auto all = wholes_of(three_chunks(), contexts, 4, 1, mine);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(find(all, 8, "msa").time_us, 12);
+  EXPECT_EQ(find(all, 8, "dense").time_us, 80);
+  EXPECT_EQ(find(all, 10, "msa").time_us, 22);
+  EXPECT_EQ(find(all, 10, "msa").useful_flops, 3000);
+  EXPECT_EQ(find(all, 10, "dense").time_us, 180);
+  EXPECT_DOUBLE_EQ(*find(all, 10, "msa").gain_over_dense, 180.0 / 22);
+  EXPECT_EQ(find(all, 10, "msa").dense, "mine");
+  EXPECT_TRUE(find(all, 10, "msa").verified);
+  EXPECT_FALSE(find(all, 10, "msa").back_to_back_us);
+}
+
+TEST(whole, without_one_chunk_there_is_no_sum) {
+  for (const item_state missing : {item_state::failed, item_state::not_run, item_state::busy}) {
+    perf_run run = three_chunks();
+    run.points[1].items[0] = item("msa", 8, missing);
+    const auto all = wholes_of(run, contexts, 4, 1, mine);
+    EXPECT_FALSE(find(all, 8, "msa").time_us);
+    EXPECT_FALSE(find(all, 8, "msa").gain_over_dense);
+    EXPECT_TRUE(find(all, 8, "msa").partial());
+    EXPECT_EQ(find(all, 8, "msa").measured, 1);
+    EXPECT_EQ(find(all, 10, "msa").measured, 2);
+    EXPECT_EQ(find(all, 10, "dense").time_us, 180);
+  }
+  perf_run run = three_chunks();
+  run.points.pop_back();
+  const auto all = wholes_of(run, contexts, 4, 1, mine);
+  EXPECT_EQ(find(all, 8, "msa").time_us, 12);
+  EXPECT_TRUE(find(all, 10, "dense").partial());
+}
+
+TEST(whole, one_unverified_chunk_makes_it_unverified) {
+  perf_run run = three_chunks();
+  run.points[0].items[1] = item("dense", 16, item_state::unverified);
+  const auto all = wholes_of(run, contexts, 4, 1, mine);
+  EXPECT_FALSE(find(all, 8, "dense").verified);
+  EXPECT_EQ(find(all, 8, "dense").time_us, 80);
+  EXPECT_TRUE(find(all, 8, "msa").verified);
+}
+
+TEST(whole, back_to_back_is_a_sum_of_its_own) {
+  perf_run run = three_chunks();
+  for (auto& p : run.points) p.items[0].in_a_row.runs = {{.time_us = 2 * p.items[0].time_us.median}};
+  EXPECT_EQ(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").back_to_back_us, 44);
+  EXPECT_EQ(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").time_us, 22);
+  run.points[2].items[0].in_a_row.runs.clear();
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").back_to_back_us);
+  EXPECT_EQ(find(wholes_of(run, contexts, 4, 1, mine), 8, "msa").back_to_back_us, 24);
+}
+
+TEST(whole, chunks_at_different_clocks_have_no_gain) {
+  perf_run run = three_chunks();
+  run.points[1].items[0].timing.sm_mhz = {1980};
+  run.points[1].items[1].timing.sm_mhz = {1400};
+  const auto all = wholes_of(run, contexts, 4, 1, mine);
+  EXPECT_FALSE(find(all, 8, "msa").gain_over_dense);
+  EXPECT_EQ(find(all, 8, "msa").time_us, 12);
+}
+
+TEST(whole, order_has_each_position_once_and_spreads) {
+  EXPECT_TRUE(spread_order(0).empty());
+  EXPECT_EQ(spread_order(1), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(spread_order(5), (std::vector<std::size_t>{0, 4, 2, 1, 3}));
+  for (const std::size_t n : {2, 3, 16, 127, 128}) {
+    auto order = spread_order(n);
+    // After a third of them no gap is wider than eight times the even one.
+    std::vector<std::size_t> first(order.begin(), order.begin() + static_cast<std::ptrdiff_t>((n + 2) / 3));
+    std::ranges::sort(first);
+    for (std::size_t i = 1; i < first.size(); ++i) EXPECT_LE(first[i] - first[i - 1], 8u + (first.size() == 2 ? n : 0));
+    std::ranges::sort(order);
+    for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(order[i], i);
+  }
+}
+
+}  // namespace
+}  // namespace msabench

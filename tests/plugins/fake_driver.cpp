@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
+// GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
+// nothing but take a moment; the kernel that tells the clock says what MSABENCH_FAKE_MHZ lists, one number after the other.
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+struct event {
+  clock_type::time_point at;
+};
+
+void* current = nullptr;
+int context = 0;
+
+double next_mhz() {
+  static const std::string all = [] {
+    const char* given = std::getenv("MSABENCH_FAKE_MHZ");
+    return std::string(given ? given : "1980");
+  }();
+  static std::size_t at = 0;
+  if (at >= all.size()) at = 0;
+  char* end = nullptr;
+  const double mhz = std::strtod(all.c_str() + at, &end);
+  at = static_cast<std::size_t>(end - all.c_str()) + 1;
+  return mhz;
+}
+
+void work(std::chrono::microseconds time) {
+  for (const auto until = clock_type::now() + time; clock_type::now() < until;) std::this_thread::yield();
+}
+
+}  // namespace
+
+#define DRIVER extern "C" __attribute__((visibility("default"))) int
+
+DRIVER cuInit(unsigned) { return 0; }
+DRIVER cuDeviceGetCount(int* n) { return *n = 1, 0; }
+DRIVER cuDeviceGet(int* device, int number) { return *device = number, 0; }
+DRIVER cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, 0; }
+DRIVER cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+DRIVER cuCtxSetCurrent(void* to) { return current = to, 0; }
+DRIVER cuCtxGetCurrent(void** to) { return *to = current, 0; }
+DRIVER cuMemAlloc_v2(std::uint64_t* to, std::size_t bytes) {
+  *to = reinterpret_cast<std::uint64_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  return *to == 0 ? 2 : 0;
+}
+DRIVER cuMemFree_v2(std::uint64_t at) { return std::free(reinterpret_cast<void*>(at)), 0; }
+DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
+  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
+}
+DRIVER cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
+  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), 0;
+}
+DRIVER cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void*) {
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), 0;
+}
+DRIVER cuMemsetD8_v2(std::uint64_t to, unsigned char value, std::size_t bytes) {
+  return std::memset(reinterpret_cast<void*>(to), value, bytes), 0;
+}
+DRIVER cuStreamCreate(void** to, unsigned) { return *to = &context, 0; }
+DRIVER cuStreamDestroy_v2(void*) { return 0; }
+DRIVER cuStreamSynchronize(void*) { return 0; }
+DRIVER cuCtxSynchronize() { return 0; }
+DRIVER cuGetErrorName(int, const char** to) { return *to = "CUDA_ERROR_OUT_OF_MEMORY", 0; }
+DRIVER cuDeviceGetName(char* to, int bytes, int) {
+  return std::strncpy(to, "no GPU at all", static_cast<std::size_t>(bytes)), 0;
+}
+DRIVER cuDeviceGetPCIBusId(char* to, int bytes, int) {
+  return std::strncpy(to, "0000:00:00.0", static_cast<std::size_t>(bytes)), 0;
+}
+DRIVER cuDeviceGetAttribute(int* to, int which, int) { return *to = which == 38 ? 1 << 20 : 2, 0; }
+DRIVER cuMemGetInfo_v2(std::size_t* free, std::size_t* total) { return *free = *total = std::size_t{1} << 30, 0; }
+DRIVER cuDriverGetVersion(int* to) { return *to = 13000, 0; }
+DRIVER cuEventCreate(void** to, unsigned) { return *to = new event, 0; }
+DRIVER cuEventDestroy_v2(void* e) { return delete static_cast<event*>(e), 0; }
+DRIVER cuEventRecord(void* e, void*) { return static_cast<event*>(e)->at = clock_type::now(), 0; }
+DRIVER cuEventSynchronize(void*) { return 0; }
+DRIVER cuEventElapsedTime(float* to, void* from, void* until) {
+  *to =
+      std::chrono::duration<float, std::milli>(static_cast<event*>(until)->at - static_cast<event*>(from)->at).count();
+  return 0;
+}
+DRIVER cuStreamBeginCapture_v2(void*, int) { return 0; }
+DRIVER cuStreamEndCapture(void*, void** to) { return *to = &context, 0; }
+DRIVER cuGraphInstantiateWithFlags(void** to, void* graph, unsigned long long) { return *to = graph, 0; }
+DRIVER cuGraphLaunch(void*, void*) { return work(std::chrono::microseconds(200)), 0; }
+DRIVER cuGraphExecDestroy(void*) { return 0; }
+DRIVER cuGraphDestroy(void*) { return 0; }
+DRIVER cuModuleLoadData(void** to, const void*) { return *to = &context, 0; }
+DRIVER cuModuleGetFunction(void** to, void*, const char* name) { return *to = ::strdup(name), 0; }
+DRIVER cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                      void** arguments, void**) {
+  if (std::strcmp(static_cast<const char*>(kernel), "tell_clock") != 0) return work(std::chrono::microseconds(20)), 0;
+  const std::uint64_t nanoseconds = 50000, counted[2] = {static_cast<std::uint64_t>(next_mhz() * 50), nanoseconds};
+  std::memcpy(*static_cast<void**>(arguments[0]), counted, sizeof counted);
+  return 0;
+}
