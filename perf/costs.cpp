@@ -2,6 +2,9 @@
 #include "perf/costs.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
+#include <vector>
 
 #include "core/operator_table.h"
 #include "core/statistics.h"
@@ -83,6 +86,32 @@ double point_costs::point_s(const suite_point& p) const {
       seconds += fewest_samples_s(launch_s(c, asked, i)) + verification_s(c);
   }
   return seconds + copies_s(bytes * rotations(touched));
+}
+
+double point_costs::least_s(std::span<const timed_item> items, bool made) const {
+  double seconds = shortest_loop_s, bytes = 0, touched = 0;
+  std::set<std::size_t> cases;
+  for (const timed_item& i : items) {
+    seconds += i.launch_s * (warmup_launches + 3) + verification_s(*i.definition);
+    if (cases.insert(i.case_index).second && !made) seconds += inputs_s(*i.definition, *i.agreed);
+    bytes += set_bytes(*i.definition, *i.agreed);
+    touched += i.touched_bytes;
+  }
+  return seconds + copies_s(bytes * rotations(touched));
+}
+
+std::size_t dearest(const point_costs& costs, std::span<const timed_item> items, bool made) {
+  std::size_t found = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t without = 0; without < items.size(); ++without) {
+    std::vector<timed_item> others(items.begin(), items.end());
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(without));
+    if (const double seconds = costs.least_s(others, made); seconds < least) {
+      least = seconds;
+      found = without;
+    }
+  }
+  return found;
 }
 
 void point_costs::saw_launch(const case_spec& c, const problem& p, int implementation, double seconds) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "core/case.h"
@@ -16,6 +17,14 @@ inline constexpr double cold_factor = 2;
 // A point is timed for so long at the least.
 inline constexpr double shortest_loop_s = 0.5;
 inline constexpr int warmup_launches = 2;
+
+// One of several that are timed together. Those of one case have its inputs in common.
+struct timed_item {
+  std::size_t case_index = 0;
+  const case_spec* definition = nullptr;
+  const problem* agreed = nullptr;
+  double launch_s = 0, touched_bytes = 0;
+};
 
 class point_costs {
  public:
@@ -38,8 +47,8 @@ class point_costs {
 
   // Of the whole point, with the fewest samples that count.
   double point_s(const suite_point& p) const;
-  // With so few that something can be said at all.
-  double least_samples_s(double launch_s) const { return launch_s * (warmup_launches + 3); }
+  // Of these items, with so few samples that something can be said at all. `made`: inputs are there already.
+  double least_s(std::span<const timed_item> items, bool made) const;
   // Rounds of a point, each of which touches so many bytes, until an input set is used again.
   double rotations(double touched) const;
 
@@ -59,5 +68,8 @@ class point_costs {
   double inputs_slower_ = 1, copies_slower_ = 1, verification_slower_ = 1;  // than on an idle machine
   std::map<kernel, double> slowness_;                                       // time / roofline time, as last seen
 };
+
+// The item without which the others cost least.
+std::size_t dearest(const point_costs& costs, std::span<const timed_item> items, bool made);
 
 }  // namespace msabench

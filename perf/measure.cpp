@@ -117,10 +117,11 @@ class measurement {
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
       if (run_.partial) return;
-      double weight = 0;
-      if (is_whole() && costs_.point_s(points[i]) > setup_.budget_s - seconds_since(start_)) continue;
-      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       const double left = setup_.budget_s - seconds_since(start_);
+      // A chunk without a time says nothing that the sums do not.
+      if (is_whole() && costs_.point_s(points[i]) > left) continue;
+      double weight = 0;
+      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
       run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
       if (run_.partial) return;
       events_.measured(run_.points.back());
@@ -272,25 +273,20 @@ class measurement {
   // Leaves out what costs most until the others fit into the time that is left. `made`: inputs are there already.
   void fit_into(std::list<candidate>& all, double left_s, bool made) const {
     for (;;) {
-      double needed = shortest_loop_s, bytes = 0, touched = 0, most = 0;
-      candidate* dearest = nullptr;
+      std::vector<candidate*> running;
+      std::vector<timed_item> items;
       for (auto& c : all) {
         if (!c.runs) continue;
-        const double here = set_bytes(c.definition, c.agreed.agreed);
-        const double cost = costs_.least_samples_s(c.predicted_s) + costs_.verification_s(c.definition) +
-                            (made ? 0 : costs_.inputs_s(c.definition, c.agreed.agreed));
-        needed += cost;
-        bytes += here;
-        touched += c.item.work.compulsory_bytes;
-        if (!dearest || cost > most) dearest = &c;
-        most = std::max(most, cost);
+        running.push_back(&c);
+        items.push_back({c.case_index, &c.definition, &c.agreed.agreed, c.predicted_s, c.item.work.compulsory_bytes});
       }
-      needed += costs_.copies_s(bytes * costs_.rotations(touched));
-      if (!dearest || needed <= left_s) return;
-      dearest->runs = false;
-      dearest->item.state = item_state::not_run;
-      dearest->item.reason = fmt::format("needs about {} with the others of this point, {} of the budget are left",
-                                         format_duration_s(needed), format_duration_s(std::max(left_s, 0.0)));
+      const double needed = costs_.least_s(items, made);
+      if (items.empty() || needed <= left_s) return;
+      candidate& out = *running[dearest(costs_, items, made)];
+      out.runs = false;
+      out.item.state = item_state::not_run;
+      out.item.reason = fmt::format("needs about {} with the others of this point, {} of the budget are left",
+                                    format_duration_s(needed), format_duration_s(std::max(left_s, 0.0)));
     }
   }
 
@@ -419,8 +415,8 @@ class measurement {
       if (!c.runs) continue;
       sides[at].least_sets = c.least_sets;
       sides[at++].back_to_back = with_.on_device && c.item.in_a_row.reason.empty();
-      // Two runs, each with what comes first and is not timed.
-      in_a_row_budget_s += 2 * 2 * std::max(in_a_row_s, c.predicted_s);
+      // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
+      in_a_row_budget_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
     }
     in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, budget_s / 2) : 0;
     budget_s -= in_a_row_budget_s;

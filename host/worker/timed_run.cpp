@@ -37,8 +37,9 @@ constexpr double conditions_period_s = 0.1;
 constexpr std::size_t most_samples = 4000;
 // A GPU that has worked for so long since its clock was read may have another one by now.
 constexpr double clock_changes_s = 1e-3;
-// A launch begins once the clock is back at this share of the highest that was seen, or so much later.
-constexpr double recovered_share = 0.95;
+// A launch begins once the clock is back at this share of the highest that was seen, or so much later: what begins at recovered
+// clocks can be compared (perf/clocks.h).
+constexpr double recovered_share = 0.97;
 constexpr double longest_recovery_s = 0.02;
 constexpr auto recovery_step = std::chrono::milliseconds(2);
 // Runs of launches in a row: how many, what comes first without being timed as a share of what is timed (the power limit

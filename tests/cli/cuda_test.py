@@ -87,13 +87,13 @@ class FakeDriver(ProgramTest):
         (item,), tables = self.perf("--context", "1K")
         self.assertEqual(item["state"], "measured")
         runs = item["back_to_back"]["runs"]
-        self.assertEqual(len(runs), 2)
+        self.assertIn(len(runs), (1, 2))  # the second one only if nothing kept this machine busy
         for one in runs:
             self.assertGreater(one["launches"], 100)
             self.assertGreater(one["lead"], 50)
             self.assertEqual(one["sm_mhz"], 1980)
             self.assertGreater(one["time_us"], 150)
-        self.assertAlmostEqual(item["back_to_back_us"], sum(r["time_us"] for r in runs) / 2, places=6)
+        self.assertAlmostEqual(item["back_to_back_us"], sum(r["time_us"] for r in runs) / len(runs), places=6)
         self.assertEqual(len(item["samples"]["time_us"]), item["time_us"]["count"])
         # Two to warm up, and what was launched in a row.
         self.assertEqual(item["launches"], item["time_us"]["count"] + 2 + sum(r["launches"] + r["lead"] for r in runs))
@@ -131,7 +131,7 @@ class FakeDriver(ProgramTest):
     def test_different_clocks_are_not_compared(self):
         copy = self.folder / "other.so"
         shutil.copy(plugin("runs_on_a_fake_gpu"), copy)
-        for mhz, compared in (("1980,1900", False), ("1980,1960", True)):
+        for mhz, compared in (("launches:1980,1900", False), ("launches:1980,1960", True)):
             with self.subTest(mhz=mhz):
                 items, tables = self.perf("--context", "512", "--against", copy, mhz=mhz, suite="prefill", op="dense")
                 for item in items:

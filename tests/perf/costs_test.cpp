@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace msabench {
 namespace {
 
@@ -60,6 +62,26 @@ TEST(costs, what_was_seen_replaces_what_was_assumed) {
   EXPECT_NEAR(c.verification_s(backward), 3, 1e-9);
   c.saw_copies(1e9, 0.001);  // too short to say anything
   EXPECT_NEAR(c.copies_s(2e9), 10, 1e-9);
+}
+
+TEST(costs, inputs_in_common_are_made_once) {
+  const point_costs c = costs({.cold = false});
+  const problem p = make_problem(backward);
+  const std::vector<timed_item> one = {{0, &backward, &p, 0.01, 1e6}}, same = {one[0], one[0]},
+                                apart = {one[0], {1, &backward, &p, 0.01, 1e6}};
+  EXPECT_NEAR(c.least_s(apart, false) - c.least_s(same, false), c.inputs_s(backward, p), 1e-9);
+  EXPECT_NEAR(c.least_s(one, false) - c.least_s(one, true), c.inputs_s(backward, p), 1e-9);
+  EXPECT_GT(c.least_s(same, true), c.least_s(one, true) + 0.05);
+}
+
+TEST(costs, the_dearest_is_what_saves_most) {
+  const point_costs c = costs();
+  const problem p = make_problem(attend), q = make_problem(backward);
+  const std::vector<timed_item> items = {
+      {0, &attend, &p, 1e-4, 1e5}, {1, &backward, &q, 1e-3, 1e5}, {0, &attend, &p, 1e-3, 1e5}};
+  EXPECT_EQ(dearest(c, items, false), 1u);  // for its inputs
+  const std::vector<timed_item> slow = {{0, &attend, &p, 1e-4, 1e5}, {0, &attend, &p, 9, 1e5}};
+  EXPECT_EQ(dearest(c, slow, true), 1u);
 }
 
 TEST(costs, copies_for_a_device_are_cheaper) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
 // GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
-// nothing but take a moment; the kernel that tells the clock says what MSABENCH_FAKE_MHZ lists, one number after the other.
+// nothing but take a moment; the kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one number after the other,
+// or behind `launches:` one for each launch, however often it is asked.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -20,17 +22,22 @@ struct event {
 void* current = nullptr;
 int context = 0;
 
+int records = 0;  // of events; two around each launch
+
 double next_mhz() {
-  static const std::string all = [] {
-    const char* given = std::getenv("MSABENCH_FAKE_MHZ");
-    return std::string(given ? given : "1980");
+  static const std::string given = [] {
+    const char* text = std::getenv("MSABENCH_FAKE_MHZ");
+    return std::string(text ? text : "1980");
   }();
-  static std::size_t at = 0;
-  if (at >= all.size()) at = 0;
-  char* end = nullptr;
-  const double mhz = std::strtod(all.c_str() + at, &end);
-  at = static_cast<std::size_t>(end - all.c_str()) + 1;
-  return mhz;
+  static const bool by_launch = given.starts_with("launches:");
+  static const std::vector<double> all = [] {
+    std::vector<double> list;
+    const char* at = given.c_str() + (by_launch ? given.find(':') + 1 : 0);
+    for (char* end = nullptr; *at != 0; at = *end == ',' ? end + 1 : end) list.push_back(std::strtod(at, &end));
+    return list;
+  }();
+  static std::size_t reads = 0;
+  return all[(by_launch ? static_cast<std::size_t>(records / 2) : reads++) % all.size()];
 }
 
 void work(std::chrono::microseconds time) {
@@ -81,7 +88,7 @@ DRIVER cuMemGetInfo_v2(std::size_t* free, std::size_t* total) { return *free = *
 DRIVER cuDriverGetVersion(int* to) { return *to = 13000, 0; }
 DRIVER cuEventCreate(void** to, unsigned) { return *to = new event, 0; }
 DRIVER cuEventDestroy_v2(void* e) { return delete static_cast<event*>(e), 0; }
-DRIVER cuEventRecord(void* e, void*) { return static_cast<event*>(e)->at = clock_type::now(), 0; }
+DRIVER cuEventRecord(void* e, void*) { return ++records, static_cast<event*>(e)->at = clock_type::now(), 0; }
 DRIVER cuEventSynchronize(void*) { return 0; }
 DRIVER cuEventElapsedTime(float* to, void* from, void* until) {
   *to =
