@@ -204,8 +204,8 @@ class device_probes final : public machine_probes {
   std::string products() const {
     if (handle_ != nullptr)
       return fmt::format(
-          "{0}x{0}x{0} products of random bf16 matrices by cuBLAS {1}.{2}.{3} ({4}, found in {5}; searched in {6})",
-          side, version_ / 10000, version_ / 100 % 100, version_ % 100, blas_.library.path, blas_.library.place,
+          "{0}x{0}x{0} products of random bf16 matrices by cuBLAS {1}.{2}.{3} ({4}, from {5}; searched in {6})", side,
+          version_ / 10000, version_ / 100 % 100, version_ % 100, blas_.library.path, blas_.library.place,
           blas_.library.searched);
     if (under_sanitizer())
       return "no products of matrices, since compute-sanitizer runs this process and would need minutes for them, so "
