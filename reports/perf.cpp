@@ -309,8 +309,7 @@ std::string perf_summary_text(const perf_run& run) {
 
 std::string perf_limits_text(const perf_run& run) {
   const perf_ceilings& c = run.ceilings;
-  if (c.known())
-    return fmt::format("limits: {}: {}", limits_text(c), c.source);
+  if (c.known()) return fmt::format("limits: {}: {}", limits_text(c), c.source);
   return c.source.empty() ? "" : "limits: not known: " + c.source;
 }
 

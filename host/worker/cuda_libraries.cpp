@@ -107,6 +107,9 @@ class library_search {
 
 }  // namespace
 
+// compute-sanitizer sets this in the processes that it instruments.
+bool under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
+
 found_library open_cuda_library(const std::string& name, const std::vector<int>& majors) {
   library_search search(name, majors);
   search.in_folders("$MSABENCH_CUDA_LIBS", chosen_folders);

@@ -18,4 +18,7 @@ struct found_library {
 // path, in the toolkit ($CUDA_HOME, /usr/local/cuda), and in python3's nvidia packages, in this order.
 found_library open_cuda_library(const std::string& name, const std::vector<int>& majors);
 
+// compute-sanitizer instruments this process: products of large matrices would take minutes.
+bool under_sanitizer();
+
 }  // namespace msabench

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 #include "core/units.h"
@@ -134,9 +133,6 @@ struct cublas {
   bool complete() const { return create && destroy && set_stream && version && multiply; }
 };
 
-// compute-sanitizer sets this in the processes that it instruments.
-bool under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
-
 class device_probes final : public machine_probes {
  public:
   explicit device_probes(std::shared_ptr<cuda_device> device)
@@ -261,7 +257,7 @@ class device_probes final : public machine_probes {
 
   // A library that chooses an algorithm and then refuses it is no reason to give up what else can be measured.
   void try_e4m3() {
-    e4m3_missing_ = under_sanitizer() ? "compute-sanitizer runs this process" : e4m3_.missing();
+    e4m3_missing_ = e4m3_.missing();
     if (!e4m3_missing_.empty()) return;
     try {
       e4m3_.multiply(stream_.get());

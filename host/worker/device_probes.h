@@ -10,7 +10,7 @@
 
 namespace msabench {
 
-// Without cuBLAS, and under compute-sanitizer, types() is empty, without cuBLASLt multiplies_e4m3() is false, and source()
+// Without cuBLAS types() is empty, without cuBLASLt multiplies_e4m3() is false, under compute-sanitizer both, and source()
 // says so. Throws cuda_failure.
 std::unique_ptr<machine_probes> make_device_probes(std::shared_ptr<cuda_device> device);
 

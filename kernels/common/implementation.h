@@ -16,8 +16,8 @@ struct run_context {
   int threads;
   void* scratch;  ///< 64-byte aligned on a CPU, 256-byte aligned on CUDA; dirty
   std::int64_t scratch_bytes;
-  void* stream;  ///< cudaStream_t; nullptr on a CPU
-  void* state;   ///< of the plan, from make_state; nullptr without it
+  void* stream = nullptr;  ///< cudaStream_t; nullptr on a CPU
+  void* state = nullptr;   ///< of the plan, from make_state; nullptr without it
 };
 
 /// Functions must not allocate or throw. An operator without function is refused as unsupported.

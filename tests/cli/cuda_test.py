@@ -61,14 +61,27 @@ class Device(ProgramTest):
 class FakeDriver(ProgramTest):
     """Speed runs on a driver without a device (tests/plugins/fake_driver.cpp): a launch of decode takes 200 us, clocks are those it is told."""
 
-    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend"):
+    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", env=None):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
         result = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
-                     "--suite", suite, "--budget-s", budget_s, *arguments, "--json", "-", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_MHZ": mhz})
+                     "--suite", suite, "--budget-s", budget_s, *arguments, "--json", "-", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_MHZ": mhz, **(env or {})})
         self.assertEqual(result.code, code, result.out[-2000:] + result.err)
         report = json.loads(result.out)
         jsonschema.Draft7Validator(SCHEMA, resolver=RESOLVER).validate(report)
+        self.whole = report
         return report["points"][0]["items"], result.err
+
+    def test_the_device_is_named_and_so_is_what_was_not_found(self):
+        _, tables = self.perf("--context", "1K", budget_s=1)
+        self.assertEqual(self.whole["environment"]["device"], "no GPU at all, CUDA driver 13.0")
+        self.assertIn("limits: not known: ", tables)
+        self.assertNotIn("compute-sanitizer", tables)
+
+    def test_under_a_sanitizer_products_are_left_out_and_that_is_told(self):
+        (item,), tables = self.perf("--context", "1K", budget_s=1, env={"NV_SANITIZER_INJECTION_PORT_BASE": "49152"})
+        self.assertEqual(item["state"], "measured")
+        self.assertIn("no products of matrices, since compute-sanitizer runs this process", self.whole["ceilings_missing"])
+        self.assertIn("limits: not known: measured between the samples, medians: no products of matrices", tables)
 
     def test_launches_back_to_back_are_no_samples(self):
         (item,), tables = self.perf("--context", "1K")
