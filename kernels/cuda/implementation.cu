@@ -18,20 +18,28 @@ msabench_profile profile(const msabench_problem& problem) {
 }
 
 msabench_numerics numerics(const msabench_problem& problem) {
+  if (is_index_branch(problem.op)) return index_numerics(problem);
   return is_attention(problem.op) ? attention_numerics(problem) : fp32_numerics(problem);
 }
 
 double scratch_bytes(const msabench_problem& problem, int) {
+  if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  if (is_index_branch(problem.op)) return index_scratch_bytes(problem);
   return is_attention(problem.op) ? attention_scratch_bytes(problem) : 0;
 }
 
-const char* refusal(const msabench_problem& problem) { return attention_refusal(problem); }
+const char* refusal(const msabench_problem& problem) {
+  const char* const text = index_refusal(problem);
+  return text == nullptr ? attention_refusal(problem) : text;
+}
 
 }  // namespace
 
 const kernels::implementation portable_kernels = {
     .name = "cuda",
-    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: attend, dense, vit_attend, combine",
+    .description =
+        "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: score, select, index, attend, dense, msa, vit_attend, "
+        "combine",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
     .profile = profile,
@@ -40,9 +48,13 @@ const kernels::implementation portable_kernels = {
     .refusal = refusal,
     .device = 2,
     .enqueue_error = launch_error,
+    .select = select,
     .attend = attend,
     .dense = dense,
     .vit_attend = vit_attend,
+    .msa = msa,
+    .score = score,
+    .index = index,
     .combine = combine,
 };
 
