@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention_plan.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
@@ -54,11 +55,25 @@ attention_plan plan_attention(const msabench_problem& p) {
 
 const char* attention_refusal(const msabench_problem& p) {
   if (!is_attention(p.op)) return nullptr;
-  if (p.d % 8 != 0 || p.d > most_columns) return "d: no multiple of 8 up to 128; use another head dim";
-  if (p.hq / p.hkv > narrow_rows) return "hq: more than 16 heads of a KV head; use smaller groups";
-  if (!reads_all_keys(p) && p.block % 8 != 0) return "block: no multiple of 8; use another block size";
-  if (!reads_all_keys(p) && p.topk > most_topk) return "topk: above 1024; select fewer blocks";
-  if (p.kv_scale != 0) return "kv_scale: scaled keys and values are not done; pass 0";
+  const bool selects = !reads_all_keys(p);
+  const struct {
+    bool refused;
+    const char* field;
+    std::int32_t value;
+    const char* reason;
+  } rules[] = {
+      {p.d % 8 != 0 || p.d > most_columns, "d", p.d, "no multiple of 8 up to 128; use such a head dim"},
+      {p.hq / p.hkv > narrow_rows, "hq", p.hq, "more than 16 heads for a KV head; use smaller groups"},
+      {selects && p.block % 8 != 0, "block", p.block, "no multiple of 8; use such a block"},
+      {selects && p.topk > most_topk, "topk", p.topk, "above 1024; select fewer blocks"},
+      {p.kv_scale != 0, "kv_scale", p.kv_scale, "keys and values are not scaled here; pass 0"},
+  };
+  static thread_local char text[96];
+  for (const auto& rule : rules) {
+    if (!rule.refused) continue;
+    std::snprintf(text, sizeof text, "%s %d: %s", rule.field, rule.value, rule.reason);
+    return text;
+  }
   return nullptr;
 }
 
