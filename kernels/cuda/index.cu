@@ -2,10 +2,10 @@
 // Score and select in one call, and the log-sum-exp of the selected keys where training asks for it.
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
+#include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/refusal.h"
 #include "kernels/cuda/scoring.h"
-#include "kernels/cuda/top_blocks.cuh"
 
 namespace msabench::cuda {
 namespace {
@@ -137,16 +137,15 @@ msabench_numerics index_numerics(const msabench_problem& p) {
 }
 
 const char* index_refusal(const msabench_problem& p) {
+  const bool scores = is_index_branch(p.op) || p.op == MSABENCH_OP_MSA;
   const bool selects = p.op == MSABENCH_OP_SELECT || p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
-  if (selects && p.topk > most_selected)
-    return "topk: lists of blocks have a place in each lane of a warp; use 32 at most";
-  if (!is_index_branch(p.op) && p.op != MSABENCH_OP_MSA) return nullptr;
-  if (p.block != 16 && p.block != 32 && p.block != 64 && p.block != 128)
-    return "block: tiles of 128 keys hold whole blocks of an even number of 8; use 16, 32, 64 or 128";
-  if (p.di % 8 != 0 || p.di > 128)
-    return "di: index keys are read in pieces of 8 elements, 16 at most; use a multiple of 8 up to 128";
-  if (p.hi > 64) return "hi: the heads of a token share a thread block; use 64 at most";
-  return nullptr;
+  const bool has_block = p.block == 16 || p.block == 32 || p.block == 64 || p.block == 128;
+  return first_refusal({
+      {selects && p.topk > most_selected, "topk", p.topk, "lists of blocks have 32 places; select fewer blocks"},
+      {scores && !has_block, "block", p.block, "tiles of keys hold blocks of 16, 32, 64 or 128; use one of them"},
+      {scores && (p.di % 8 != 0 || p.di > most_width), "di", p.di, "no multiple of 8 up to 128; use such an index dim"},
+      {scores && p.hi > least_rows, "hi", p.hi, "more than 64 heads of a token; use fewer"},
+  });
 }
 
 }  // namespace msabench::cuda

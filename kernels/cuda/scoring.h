@@ -8,6 +8,8 @@ namespace msabench::cuda {
 
 /// Rows of a sequence (token, head) that are scored at the pace of memory: each key is read once for all of them.
 constexpr int stream_rows = 64;
+/// Rows that a thread block can have on any device, so heads of a token at the most.
+constexpr int least_rows = 64;
 
 /// Whether no sequence of a run has more.
 bool streams(const msabench_problem& problem);
