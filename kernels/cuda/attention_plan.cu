@@ -2,7 +2,6 @@
 #include "kernels/cuda/attention_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
@@ -10,6 +9,7 @@
 #include "kernels/cuda/attention_shapes.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/refusal.h"
 
 namespace msabench::cuda {
 namespace {
@@ -56,25 +56,13 @@ attention_plan plan_attention(const msabench_problem& p) {
 const char* attention_refusal(const msabench_problem& p) {
   if (!is_attention(p.op)) return nullptr;
   const bool selects = !reads_all_keys(p);
-  const struct {
-    bool refused;
-    const char* field;
-    std::int32_t value;
-    const char* reason;
-  } rules[] = {
+  return first_refusal({
       {p.d % 8 != 0 || p.d > most_columns, "d", p.d, "no multiple of 8 up to 128; use such a head dim"},
       {p.hq / p.hkv > narrow_rows, "hq", p.hq, "more than 16 heads for a KV head; use smaller groups"},
       {selects && p.block % 8 != 0, "block", p.block, "no multiple of 8; use such a block"},
       {selects && p.topk > most_topk, "topk", p.topk, "above 1024; select fewer blocks"},
       {p.kv_scale != 0, "kv_scale", p.kv_scale, "keys and values are not scaled here; pass 0"},
-  };
-  static thread_local char text[96];
-  for (const auto& rule : rules) {
-    if (!rule.refused) continue;
-    std::snprintf(text, sizeof text, "%s %d: %s", rule.field, rule.value, rule.reason);
-    return text;
-  }
-  return nullptr;
+  });
 }
 
 msabench_numerics attention_numerics(const msabench_problem& p) {

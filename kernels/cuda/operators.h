@@ -40,4 +40,16 @@ double kl_scratch_bytes(const msabench_problem& problem);
 msabench_numerics kl_numerics(const msabench_problem& problem);
 const char* kl_refusal(const msabench_problem& problem);
 
+void score(const index_call& call, const run_context& context);
+void select(const select_call& call, const run_context& context);
+void index(const index_call& call, const run_context& context);
+void msa(const msa_call& call, const run_context& context);
+
+// Of score, select and index, and of the index branch of msa.
+const char* index_refusal(const msabench_problem& problem);
+msabench_numerics index_numerics(const msabench_problem& problem);
+double index_scratch_bytes(const msabench_problem& problem);
+
+double msa_scratch_bytes(const msabench_problem& problem);
+
 }  // namespace msabench::cuda
