@@ -27,7 +27,7 @@ job_count() {
 use_ccache() {
   local folder="${CCACHE_DIR:-${HOME:-}}"
   if command -v ccache >/dev/null && [[ -n "$folder" && -w "$folder" ]]; then
-    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
     export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
   fi
 }
@@ -45,6 +45,33 @@ configure() {
   local fresh=()
   configured "$preset" || fresh=(--fresh)
   (cd "$root" && cmake --preset "$preset" "${fresh[@]}" --log-level=WARNING "$@") || fail 70 "configure of preset $preset failed"
+}
+
+# cudnn_frontend: prints the folder of cudnn-frontend's headers, which the plugin cudnn is compiled against: that in
+# $MSABENCH_CUDNN_FRONTEND, or of the package on PyPI, fetched once into build/. Prints nothing, and why on stderr, where there is no
+# CUDA toolkit for it or the package can't be had: the plugin is left out then, and CMake says so.
+cudnn_frontend() {
+  local version=1.32.0 folder="$root/build/cudnn-frontend" fetched
+  if [[ -n "${MSABENCH_CUDNN_FRONTEND:-}" ]]; then
+    printf '%s' "$MSABENCH_CUDNN_FRONTEND"
+    return
+  fi
+  command -v nvcc >/dev/null || return 0
+  folder="$folder-$version"
+  if [[ ! -f "$folder/include/cudnn_frontend.h" ]]; then
+    mkdir -p "$root/build"
+    fetched="$(mktemp -d "$root/build/fetched.XXXXXX")"
+    if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$fetched" \
+      "nvidia-cudnn-frontend==$version" >/dev/null 2>"$fetched/why" &&
+      python3 -m zipfile -e "$fetched"/*.whl "$fetched/whole" && [[ -f "$fetched/whole/include/cudnn_frontend.h" ]]; then
+      rm -rf "$folder"
+      mv "$fetched/whole" "$folder"
+    else
+      say "nvidia-cudnn-frontend $version can't be fetched, so the plugin cudnn is left out: $(tail -n 1 "$fetched/why")" >&2
+    fi
+    rm -rf "$fetched"
+  fi
+  [[ ! -f "$folder/include/cudnn_frontend.h" ]] || printf '%s' "$folder/include"
 }
 
 build() { # build PRESET [ninja targets]
