@@ -14,30 +14,33 @@ namespace {
 
 constexpr unsigned all_lanes = ~0u;
 
-/// Where the row of each unit stands, and its blocks: the distinct visible ids in the order given. A warp for each unit.
-__global__ void __launch_bounds__(warp)
+/// Where each row of the pass stands, and its blocks: the distinct visible ids in the order given. A warp for each unit.
+__global__ void __launch_bounds__(item_warps* warp)
     list_blocks(attend_call call, std::int64_t first_row, passes p, std::int32_t* blocks, row_place* places) {
-  const int lane = threadIdx.x;
-  const std::int64_t unit = blockIdx.y, row = first_row + unit / p.heads, head = unit % p.heads;
-  std::int32_t* const to = blocks + unit * p.capacity;
-  std::int32_t found = 0;
-  row_place place{-1, 0, -1};
-  if (row < call.rows.tokens()) {
-    place = call.rows.place(row);
-    const std::int32_t* const ids = call.ids + row * call.id_row_stride + head * call.id_head_stride;
-    const std::int64_t visible = visible_blocks(place, call.block);
-    for (std::int32_t first = 0; first < call.topk; first += warp) {
-      const std::int32_t slot = first + lane, id = slot < call.topk ? ids[slot] : -1;
-      bool is_new = id >= 0 && id < visible;
-      for (std::int32_t earlier = 0; is_new && earlier < slot; ++earlier) is_new = ids[earlier] != id;
-      const unsigned fresh = __ballot_sync(all_lanes, is_new);
-      const std::int32_t at = found + __popc(fresh & ((1u << lane) - 1));
-      if (is_new && at < p.capacity) to[at] = id;
-      found += __popc(fresh);
+  const int lane = threadIdx.x % warp;
+  const std::int64_t tokens = call.rows.tokens();
+  for (std::int64_t unit = first_item(); unit < p.units(); unit += item_step()) {
+    const std::int64_t row = first_row + unit / p.heads, head = unit % p.heads;
+    std::int32_t* const to = blocks + unit * p.capacity;
+    std::int32_t found = 0;
+    row_place place{-1, 0, -1};
+    if (row < tokens) {
+      place = call.rows.place(row);
+      const std::int32_t* const ids = call.ids + row * call.id_row_stride + head * call.id_head_stride;
+      const std::int64_t visible = visible_blocks(place, call.block);
+      for (std::int32_t first = 0; first < call.topk; first += warp) {
+        const std::int32_t slot = first + lane, id = slot < call.topk ? ids[slot] : -1;
+        bool is_new = id >= 0 && id < visible;
+        for (std::int32_t earlier = 0; is_new && earlier < slot; ++earlier) is_new = ids[earlier] != id;
+        const unsigned fresh = __ballot_sync(~0u, is_new);
+        const std::int32_t at = found + __popc(fresh & ((1u << lane) - 1));
+        if (is_new && at < p.capacity) to[at] = id;
+        found += __popc(fresh);
+      }
     }
+    for (std::int64_t slot = found + lane; slot < p.capacity; slot += warp) to[slot] = -1;
+    if (lane == 0) places[unit] = place;
   }
-  for (std::int64_t slot = found + lane; slot < p.capacity; slot += warp) to[slot] = -1;
-  if (lane == 0) places[unit] = place;
 }
 
 constexpr int line_threads = 128, line_warps = line_threads / warp;
@@ -57,52 +60,30 @@ __device__ float joined(float own, float (&shared)[line_warps]) {
   return all;
 }
 
-/// Four values, stored at once.
-template <class Stored>
-struct alignas(8) four {
-  Stored values[4];
-};
-
 /// Exponentials of a line's visible scores relative to their maximum, rounded once to the type of the values; 0 for
 /// others. The sum is that of the exponentials before rounding. A block for each line.
 template <class Stored, class Units>
 __global__ void __launch_bounds__(line_threads)
     soften(Units units, float scale, passes p, const float* scores, Stored* weights, line_sum* sums) {
   __shared__ float shared[line_warps];
-  const auto unit = units.at(blockIdx.y);
-  for (std::int64_t line = blockIdx.x; line < p.lines(); line += gridDim.x) {
-    const std::int64_t row = unit.row(line / p.group), at = blockIdx.y * p.lines() + line;
-    const std::int64_t last = row < 0 ? -1 : unit.position(row);
-    const auto* const from = reinterpret_cast<const float4*>(scores + at * p.padded_keys);
-    auto* const to = reinterpret_cast<four<Stored>*>(weights + at * p.padded_keys);
-    const auto visible_scores = [&](std::int64_t key, float(&of)[4]) {
-      const std::int32_t visible = unit.visible(key, last);
-      const float4 four_scores = visible > 0 ? from[key / 4] : float4{};
-      of[0] = visible > 0 ? four_scores.x * scale : no_score;
-      of[1] = visible > 1 ? four_scores.y * scale : no_score;
-      of[2] = visible > 2 ? four_scores.z * scale : no_score;
-      of[3] = visible > 3 ? four_scores.w * scale : no_score;
-    };
-    float own = no_score, some[4];
-    for (std::int64_t key = 4 * threadIdx.x; key < p.padded_keys; key += 4 * line_threads) {
-      visible_scores(key, some);
-      own = fmaxf(fmaxf(fmaxf(own, some[0]), fmaxf(some[1], some[2])), some[3]);
-    }
+  const std::int64_t lines = p.lines(), all = p.units() * lines;
+  for (std::int64_t i = blockIdx.x; i < all; i += gridDim.x) {
+    const std::int64_t unit = i / lines, row = units.row(unit, i % lines / p.group);
+    const std::int64_t last = row < 0 ? -1 : units.position(unit, row);
+    const float* const line = scores + i * p.padded_keys;
+    float own = no_score;
+    for (std::int64_t key = threadIdx.x; key < p.padded_keys; key += line_threads)
+      if (units.token(unit, key) <= last) own = fmaxf(own, line[key] * scale);
     const float maximum = joined<maximum_of>(own, shared);
     float sum = 0;
-    for (std::int64_t key = 4 * threadIdx.x; key < p.padded_keys; key += 4 * line_threads) {
-      visible_scores(key, some);
-      four<Stored> rounded;
-      for (int i = 0; i < 4; ++i) {
-        // Without a visible key the maximum is no number that anything is relative to.
-        const float weight = some[i] == no_score ? 0.0f : expf(some[i] - maximum);
-        rounded.values[i] = Stored(weight);
-        sum += weight;
-      }
-      to[key / 4] = rounded;
+    for (std::int64_t key = threadIdx.x; key < p.padded_keys; key += line_threads) {
+      const bool is_visible = maximum != no_score && units.token(unit, key) <= last;
+      const float weight = is_visible ? expf(line[key] * scale - maximum) : 0.0f;
+      weights[i * p.padded_keys + key] = Stored(weight);
+      sum += weight;
     }
     sum = joined<sum_of>(sum, shared);
-    if (threadIdx.x == 0) sums[at] = {maximum, sum};
+    if (threadIdx.x == 0) sums[i] = {maximum, sum};
   }
 }
 
@@ -113,19 +94,19 @@ __device__ void store(char* to, msabench_dtype type, std::int64_t element, float
     reinterpret_cast<__half*>(to)[element] = __float2half_rn(value);
 }
 
-/// Parts of the same line, put together as partial results are. A column of blocks for the units of one part, and a warp
-/// for each line.
+/// Parts of the same line, put together as partial results are. A warp for each line of all parts.
 template <class Units>
 __global__ void __launch_bounds__(item_warps* warp)
     join_parts(Units units, attend_call call, passes p, const float* outs, const line_sum* sums) {
   const int lane = threadIdx.x % warp;
-  const std::int64_t first_unit = blockIdx.y * p.parts;
-  const auto unit = units.at(first_unit);
-  for (std::int64_t line = first_item(); line < p.lines(); line += item_step()) {
-    const std::int64_t row = unit.row(line / p.group), head = unit.head * p.group + line % p.group;
+  const std::int64_t lines = p.lines(), heads = p.units() / p.parts, all = heads * lines;
+  for (std::int64_t i = first_item(); i < all; i += item_step()) {
+    const std::int64_t first_unit = i / lines * p.parts, line = i % lines;
+    const std::int64_t row = units.row(first_unit, line / p.group);
     if (row < 0) continue;
+    const std::int64_t head = units.head(first_unit) * p.group + line % p.group;
     const auto kept = [&](std::int64_t part) {
-      return (part / p.parts * p.units() + first_unit + part % p.parts) * p.lines() + line;
+      return (part / p.parts * p.units() + first_unit + part % p.parts) * lines + line;
     };
     const std::int64_t parts = p.key_passes * p.parts;
     float maximum = no_score, weight = 0;
@@ -154,15 +135,16 @@ __global__ void __launch_bounds__(item_warps* warp)
 template <class Stored, class Units>
 void attend_keys(const Units& units, const attend_call& call, const passes& p, const pass_memory& memory,
                  std::int64_t key_pass, const products& product, cudaStream_t stream) {
-  const std::int64_t kept = key_pass * p.units() * p.lines();
-  gather_queries<<<unit_grid(p.units(), p.lines(), 8), gather_threads, 0, stream>>>(
+  const std::int64_t lines = p.units() * p.lines(), keys = p.units() * p.padded_keys, kept = key_pass * lines;
+  constexpr int threads = item_warps * warp;
+  gather_queries<<<grid_blocks(lines, item_warps), threads, 0, stream>>>(
       units, query_source{call.q, call.q_row_stride, call.q_head_stride}, p, memory.queries);
-  gather_keys<<<unit_grid(p.units(), p.padded_keys, 64), gather_threads, 0, stream>>>(units, call.keys, call.values, p,
-                                                                                      memory.keys, memory.values);
+  gather_keys<<<grid_blocks(keys, item_warps), threads, 0, stream>>>(units, call.keys, p, memory.keys);
+  gather_keys<<<grid_blocks(keys, item_warps), threads, 0, stream>>>(units, call.values, p, memory.values);
   const product_sizes sizes{p.units(), p.lines(), p.padded_keys, p.padded_width};
   product.scores(sizes, memory.queries, memory.keys, memory.scores);
-  soften<<<unit_grid(p.units(), p.lines(), 1), line_threads, 0, stream>>>(
-      units, call.scale, p, memory.scores, static_cast<Stored*>(memory.weights), memory.sums + kept);
+  soften<<<grid_blocks(lines, 1), line_threads, 0, stream>>>(units, call.scale, p, memory.scores,
+                                                             static_cast<Stored*>(memory.weights), memory.sums + kept);
   product.outs(sizes, memory.weights, memory.values, memory.outs + kept * p.padded_width);
 }
 
@@ -172,19 +154,14 @@ void attend_as(const attend_call& call, const run_context& context) {
   const passes p = passes_of(context.problem);
   const pass_memory memory(p, context.scratch);
   const products product(context.state, stream, memory.cublas, call.q_type);
-  auto* const places = static_cast<row_place*>(memory.places);
+  constexpr int threads = item_warps * warp;
   for (std::int64_t row = 0; row < call.rows.row_bound; row += p.sequences) {
-    list_blocks<<<unit_grid(p.units(), 1, 1), warp, 0, stream>>>(call, row, p, memory.blocks, places);
-    const row_units units{row,
-                          p.heads,
-                          call.block,
-                          static_cast<std::int32_t>(p.padded_block),
-                          static_cast<std::int32_t>(p.capacity),
-                          memory.blocks,
-                          places};
+    auto* const places = static_cast<row_place*>(memory.places);
+    list_blocks<<<grid_blocks(p.units(), item_warps), threads, 0, stream>>>(call, row, p, memory.blocks, places);
+    const row_units units{row, p.heads, call.block, static_cast<std::int32_t>(p.capacity), memory.blocks, places};
     attend_keys<Stored>(units, call, p, memory, 0, product, stream);
-    join_parts<<<unit_grid(p.units(), p.lines(), item_warps), item_warps * warp, 0, stream>>>(units, call, p,
-                                                                                              memory.outs, memory.sums);
+    join_parts<<<grid_blocks(p.units() * p.lines(), item_warps), threads, 0, stream>>>(units, call, p, memory.outs,
+                                                                                       memory.sums);
   }
 }
 
@@ -202,8 +179,9 @@ void dense_as(const attend_call& call, const run_context& context) {
         units.first_part = pass * p.parts;
         attend_keys<Stored>(units, call, p, memory, pass, product, stream);
       }
-      join_parts<<<unit_grid(p.sequences * p.heads, p.lines(), item_warps), item_warps * warp, 0, stream>>>(
-          units, call, p, memory.outs, memory.sums);
+      const std::int64_t lines = p.sequences * p.heads * p.lines();
+      join_parts<<<grid_blocks(lines, item_warps), item_warps * warp, 0, stream>>>(units, call, p, memory.outs,
+                                                                                   memory.sums);
     }
   }
 }

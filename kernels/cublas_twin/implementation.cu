@@ -32,8 +32,8 @@ msabench_numerics numerics(const msabench_problem& problem) {
   // In which order a product is summed is the library's affair; none is longer than this.
   declared.chain_out = static_cast<std::uint32_t>(p.padded_keys + parts);
   // Of a thread, over the lanes and warps of a line, and over the parts.
-  constexpr std::int64_t threads = 128, taken = 4, joins = 5 + threads / warp;
-  declared.chain_row_sum = static_cast<std::uint32_t>(taken * ceil_div(p.padded_keys, taken * threads) + joins + parts);
+  constexpr std::int64_t threads = 128, joins = 5 + threads / warp;
+  declared.chain_row_sum = static_cast<std::uint32_t>(ceil_div(p.padded_keys, threads) + joins + parts);
   // expf is off by two units in the last place, and a key's weight is the product of two where there are parts.
   declared.exp_rel_error = 0x1p-21f;
   return declared;

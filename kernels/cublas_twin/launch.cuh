@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching kernels on the units of a pass.
+// Launching kernels that walk their items with a stride.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,15 +28,14 @@ inline int multiprocessors() {
   return count;
 }
 
-/// A column of blocks for each unit, each of which walks its share of the unit's items: enough of them to fill the
-/// device a few times over, or fewer where there are fewer items.
-inline dim3 unit_grid(std::int64_t units, std::int64_t items, std::int64_t items_per_block) {
-  const std::int64_t wanted = ceil_div(multiprocessors() * std::int64_t{128}, units);
-  const std::int64_t blocks = std::clamp<std::int64_t>(ceil_div(items, items_per_block), 1, wanted);
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>(units), 1};
+/// Blocks of a grid for so many items: a few on each multiprocessor, or fewer where there are fewer items.
+inline unsigned grid_blocks(std::int64_t items, std::int64_t items_per_block) {
+  constexpr std::int64_t blocks_per_multiprocessor = 16;
+  const std::int64_t most = multiprocessors() * blocks_per_multiprocessor;
+  return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, items_per_block), 1, most));
 }
 
-/// Kernels with one warp for each item of a unit.
+/// Kernels with one warp for each item.
 constexpr int item_warps = 8;
 __device__ inline std::int64_t first_item() { return std::int64_t{blockIdx.x} * item_warps + threadIdx.x / warp; }
 __device__ inline std::int64_t item_step() { return std::int64_t{gridDim.x} * item_warps; }

@@ -47,16 +47,13 @@ passes passes_of(const msabench_problem& problem) {
   const auto set_sequences = [](passes& to, std::int64_t count) { to.sequences = count; };
   if (p.has_ids) {
     p.capacity = std::max<std::int64_t>(kernels::block_capacity(problem), 1);
-    constexpr std::int64_t four_keys = 4;  // that softmax takes at once
-    p.padded_block = round_up(problem.block, four_keys);
-    p.keys = p.capacity * p.padded_block;
+    p.keys = p.capacity * problem.block;
     p.padded_keys = round_up(p.keys, vector);
     grow(p, problem.total_q, set_sequences);
     return p;
   }
   // Short enough that few lines make many products, long enough that what is kept of a part is little.
-  const bool is_tall = problem.max_q_len >= ceil_div(full_lines, p.group);
-  const std::int64_t wanted = std::clamp<std::int64_t>(problem.max_kv_len / 64, is_tall ? 4096 : 512, 16384);
+  const std::int64_t wanted = std::clamp<std::int64_t>(problem.max_kv_len / 64, 512, 16384);
   const std::int64_t all_keys = std::max<std::int64_t>(problem.max_kv_len, 1);
   p.keys = round_up(std::min(wanted, all_keys), p.attends ? vector : p.block);
   p.padded_keys = round_up(p.keys, vector);

@@ -25,11 +25,10 @@ struct passes {
   std::int64_t queries = 1;    ///< query tokens of a sequence in a pass; attend: 1
   std::int64_t parts = 1;      ///< parts of the keys in a pass; attend: 1
   std::int64_t key_passes = 1;
-  std::int64_t heads, group;            ///< KV heads, and query lines for each of them and token; score: 1, Hi
-  std::int64_t keys, padded_keys;       ///< of a part; matrices have whole vectors of 8
-  std::int64_t width, padded_width;     ///< d or di
-  std::int64_t block;                   ///< keys of a block
-  std::int64_t padded_block, capacity;  ///< attend: what a block takes among the keys, and most blocks of a row
+  std::int64_t heads, group;         ///< KV heads, and query lines for each of them and token; score: 1, Hi
+  std::int64_t keys, padded_keys;    ///< of a part; matrices have whole vectors of 8
+  std::int64_t width, padded_width;  ///< d or di
+  std::int64_t block, capacity;      ///< attend and score: keys of a block; attend: most blocks of a row
   bool attends, has_ids;
 
   MSABENCH_HOST_DEVICE std::int64_t units() const { return sequences * heads * parts; }
