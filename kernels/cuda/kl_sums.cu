@@ -76,14 +76,15 @@ __global__ void __launch_bounds__(row_warps* warp) add_rows(kl_run r) {
 template <class T>
 using tile = shared_tile<T, width>;
 
-/// Shared memory of a step: both parts of the differences of 16 readings, and their index queries.
-constexpr int step_tile_bytes = step_tokens * width * 2, step_bytes = 3 * step_tile_bytes;
+/// Shared memory of a step: both parts of the differences of 16 readings, and their index queries. Steps are short, so three of
+/// them are on their way while one is computed.
+constexpr int step_tile_bytes = step_tokens * width * 2, step_bytes = 3 * step_tile_bytes, stages = 4;
 
 /// dk_idx of a tile of keys += differences^T * index queries, over the readings of all heads. A block of threads for each (block
 /// number, tile), 16 keys for each warp.
 template <class T>
 __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
-  __shared__ __align__(256) char memory[2 * step_bytes];
+  __shared__ __align__(256) char memory[stages * step_bytes];
   const kl_call& c = r.call;
   const lane_place at;
   const int w = threadIdx.x / warp;
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
         const reading task = r.readers.at(r.readers.first_piece(head, number) + piece, tile_of_block, kl_tile_keys);
         if (task.keys.count == 0) continue;
         const auto part = [&](int step, int i) {
-          return tile<T>(shared_address(memory) + step % 2 * step_bytes + i * step_tile_bytes);
+          return tile<T>(shared_address(memory) + step % stages * step_bytes + i * step_tile_bytes);
         };
         const auto load = [&](int step) {
           const int i = step * step_tokens + own_token;
@@ -111,11 +112,11 @@ __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
           commit_copies();
         };
         const int steps = (task.tokens + step_tokens - 1) / step_tokens;
-        load(0);
+        for (int step = 0; step < stages - 1; ++step) load(step);
         for (int step = 0; step < steps; ++step) {
-          load(step + 1);
-          wait_copies<1>();
-          __syncthreads();
+          wait_copies<stages - 2>();
+          __syncthreads();  // all have this step, and are done with the one before
+          load(step + stages - 1);
           const lane_address queries = part(step, 2).lane_rows();
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
@@ -129,10 +130,9 @@ __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
               mma<T>(sum[2 * n + 1], a, b[2], b[3]);
             }
           }
-          __syncthreads();  // the step after the next one comes to the same place
         }
         wait_copies<0>();
-        __syncthreads();
+        __syncthreads();  // the next piece begins in the same memory
       }
     const block_numbers::keys keys = r.readers.numbers.at(number);
 #pragma unroll

@@ -45,9 +45,6 @@ FAULTS = {
     "kl_unawaited_copy": ("kl_readings.cu", "        wait_copies<0>();\n        __syncwarp();\n", "        __syncwarp();\n", "kl/*"),
     # The first head's readers stand for those of all heads.
     "kl_one_head": ("kl_sums.cu", "head < c.kv_heads; ++head", "head < 1; ++head", "kl/*"),
-    # The mean is over the rows that a launch has room for.
-    "kl_mean_over_bound": (
-        "kl.cu", "r.factor() * loss", "r.factor() * loss * (r.call.rows.tokens() + 1) / (r.call.rows.row_bound + 1)", "kl/*"),
     # Sums of keys start from what an earlier run left.
     "kl_dirty_workspace": ("kl.cu", "static_cast<std::size_t>(p.total_kv) * width * sizeof(float)", "0", "kl/*"),
 }
