@@ -28,6 +28,17 @@ inline int multiprocessors() {
   return count;
 }
 
+/// Shared memory that a block of the current device can have.
+inline std::size_t most_shared_memory() {
+  static const std::size_t bytes = [] {
+    int device = 0, found = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&found, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return static_cast<std::size_t>(found);
+  }();
+  return bytes;
+}
+
 /// Blocks for `items`, which a kernel walks with a stride: the first axis of a grid has room for 2^31 of them, but more
 /// than a few on each multiprocessor gain nothing.
 inline unsigned grid_blocks(std::int64_t items, std::int64_t items_per_block, int blocks_per_multiprocessor = 8) {
