@@ -8,6 +8,7 @@
 #include "kernels/common/declare.h"
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_shapes.cuh"
+#include "kernels/cuda/gathered_attention.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.h"
 
@@ -103,6 +104,7 @@ bool attention_is_batch_invariant(const msabench_problem& p) {
 }
 
 double attention_scratch_bytes(const msabench_problem& p) {
+  if (gathers_tokens(p)) return gathered_attention_bytes(p);
   const attention_plan plan = plan_attention(p);
   if (plan.spans == 1) return 0;
   return static_cast<double>(plan.items) * static_cast<double>(plan.spans) * plan.rows * (plan.columns + 2) *
