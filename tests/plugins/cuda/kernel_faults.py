@@ -32,7 +32,7 @@ FAULTS = {
     "readers_dirty_workspace": (
         "readers.cu", "static_cast<std::size_t>(chunks * lists()) * sizeof *counts", "0", "attend_backward/*"),
     # Rows of queries are loaded over those that slower warps still read.
-    "backward_race": ("key_gradients.cu", "      __syncthreads();  // the step after the next one comes to the same place\n", "", "*_backward/*"),
+    "backward_race": ("key_gradients.cu", "      __syncthreads();  // all have this step, and are done with the one before\n", "", "*_backward/*"),
     # The last rows that read a block are left out.
     "backward_missed_tail": ("key_gradients.cu", "(rows + step_rows - 1) / step_rows", "rows / step_rows", "*_backward/*"),
     # Two rows share their ids.
