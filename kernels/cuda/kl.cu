@@ -56,7 +56,9 @@ kl_run cut(workspace_cutter& memory, const msabench_problem& p) {
 
 template <class T>
 void differentiate(kl_run& r, cudaStream_t stream) {
-  for (std::int64_t first = 0; first < r.call.rows.row_bound; first += r.chunk) {
+  // The first chunk writes the sums of all keys, those that nobody reads as well, so there is one even without tokens.
+  std::int64_t first = 0;
+  do {
     r.readers.first_row = first;
     r.readers.find(stream);
     score_readings<T>(r, stream);
@@ -64,22 +66,21 @@ void differentiate(kl_run& r, cudaStream_t stream) {
     compare_readings<T>(r, stream);
     store_rows(r, stream);
     add_index_keys<T>(r, stream);
-  }
+    first += r.chunk;
+  } while (first < r.call.rows.row_bound);
   store_keys(r, stream);
 }
 
 }  // namespace
 
 void kl(const kl_call& call, const run_context& context) {
-  const msabench_problem& p = context.problem;
   workspace_cutter memory(context.scratch);
-  kl_run r = cut(memory, p);
+  kl_run r = cut(memory, context.problem);
   r.call = call;
   r.readers.bind(call.rows, call.keys.cu_seqlens_kv, r.block,
                  {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (call.rows.batch > 0) {
-    cudaMemsetAsync(r.dk_sums, 0, static_cast<std::size_t>(p.total_kv) * width * sizeof(float), stream);
     if (same_type(call.q.type, bf16_type))
       differentiate<__nv_bfloat16>(r, stream);
     else

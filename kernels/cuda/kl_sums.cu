@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
   const int w = threadIdx.x / warp;
   static_assert(key_warps * warp == step_tokens * tile<T>::chunks);
   const int own_token = threadIdx.x / tile<T>::chunks, chunk = threadIdx.x % tile<T>::chunks;
+  const bool first_chunk = r.readers.first_row == 0;
   for (std::int64_t item = blockIdx.x; item < r.readers.blocks * r.tiles; item += gridDim.x) {
     const std::int64_t number = item / r.tiles;
     const int tile_of_block = static_cast<int>(item % r.tiles);
@@ -143,7 +144,8 @@ __global__ void __launch_bounds__(key_warps* warp) add_keys(kl_run r) {
 #pragma unroll
       for (int n = 0; n < width / 8; ++n) {
         auto& pair = *reinterpret_cast<float2*>(line + n * 8 + at.t * 2);
-        pair = make_float2(pair.x + sum[n][half * 2], pair.y + sum[n][half * 2 + 1]);
+        const float2 before = first_chunk ? make_float2(0, 0) : pair;
+        pair = make_float2(before.x + sum[n][half * 2], before.y + sum[n][half * 2 + 1]);
       }
     }
   }
