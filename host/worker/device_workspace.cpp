@@ -54,6 +54,8 @@ void device_workspace::make_dirty(int launch, std::uint64_t seed) {
   fill_poison(some, fp32, launch, seed);
   for (std::uint64_t at = 0; at < bytes_; at += some.size())
     device_->upload(data_ + at, some.data(), std::min<std::uint64_t>(some.size(), bytes_ - at));
+  // A run that begins before all of it has come would lose what it has written.
+  device_->settle();
 }
 
 std::string device_workspace::damage() const {

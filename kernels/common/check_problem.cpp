@@ -26,8 +26,10 @@ msabench_status check_lower_bounds(std::initializer_list<lower_bound_rule> rules
   return MSABENCH_OK;
 }
 
-msabench_status check_type(const implementation& kernels, const char* field, msabench_dtype type) {
-  if (kernels.stores(type)) return MSABENCH_OK;
+msabench_status check_type(const implementation& kernels, const char* field, msabench_dtype type,
+                           bool multiplied = true) {
+  const bool own_set = !multiplied && kernels.stores_unmultiplied != nullptr;
+  if (own_set ? kernels.stores_unmultiplied(type) : kernels.stores(type)) return MSABENCH_OK;
   return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: %s has %s; use one of them", field, type.code, type.bits,
               type.lanes, kernels.name, kernels.storage_types);
 }
@@ -236,7 +238,7 @@ msabench_status check_gradients(const implementation& kernels, const msabench_pr
   }
   if (same_type(p.kv, e4m3_type)) return check_type(kernels, "kv", p.kv);
   if (p.op == MSABENCH_OP_KL && same_type(p.k_idx, e4m3_type)) return check_type(kernels, "k_idx", p.k_idx);
-  return check_type(kernels, "grad", p.grad);
+  return check_type(kernels, "grad", p.grad, false);
 }
 
 msabench_status check_stage(const msabench_problem& p) {
@@ -253,8 +255,8 @@ msabench_status check_stage(const msabench_problem& p) {
 msabench_status check_partials(const implementation& kernels, const msabench_problem& p) {
   auto status =
       check_lower_bounds({{"hq", p.hq, 1}, {"d", p.d, 1}, {"total_q", p.total_q, 0}, {"splits", p.splits, 0}});
-  if (status == MSABENCH_OK) status = check_type(kernels, "partial", p.partial);
-  return status == MSABENCH_OK ? check_type(kernels, "out", p.out) : status;
+  if (status == MSABENCH_OK) status = check_type(kernels, "partial", p.partial, false);
+  return status == MSABENCH_OK ? check_type(kernels, "out", p.out, false) : status;
 }
 
 msabench_status check_rotation(const msabench_problem& p) {
@@ -277,7 +279,7 @@ msabench_status check_prologue(const implementation& kernels, const msabench_pro
   const std::pair<const char*, msabench_dtype> types[] = {
       {"q", p.q}, {"kv", p.kv}, {"q_idx", p.q_idx}, {"k_idx", p.k_idx}};
   for (const auto& [field, type] : types) {
-    const auto refused = check_type(kernels, field, type);
+    const auto refused = check_type(kernels, field, type, false);
     if (refused != MSABENCH_OK) return refused;
     if (!same_type(type, p.q)) {
       return fail(MSABENCH_UNSUPPORTED, "%s {%d,%d,%d}: %s has all heads of the type of q only; use that", field,
@@ -308,7 +310,7 @@ msabench_status check_rotated_patches(const implementation& kernels, const msabe
   if (status == MSABENCH_OK)
     status = check_lower_bounds({{"hq", p.hq, 1}, {"d", p.d, 1}, {"vit_window", p.vit_window, 0}});
   if (status == MSABENCH_OK) status = check_vision(p);
-  if (status == MSABENCH_OK) status = check_type(kernels, "q", p.q);
+  if (status == MSABENCH_OK) status = check_type(kernels, "q", p.q, p.op != MSABENCH_OP_ROPE3D);
   if (status != MSABENCH_OK) return status;
   if (!same_type(p.q, p.kv)) {
     return fail(MSABENCH_UNSUPPORTED, "kv {%d,%d,%d}: %s has keys of the type of q only; use that", p.kv.code,

@@ -23,8 +23,11 @@ struct run_context {
 struct implementation {
   const char* name;
   const char* description;
-  bool (*stores)(msabench_dtype);                          ///< whether q, k, v and out may be stored so
-  const char* storage_types;                               ///< the same for people
+  bool (*stores)(msabench_dtype);  ///< whether q, k, v and out may be stored so
+  const char* storage_types;       ///< the same for people
+  /// Whether a tensor that no matrix product reads may be stored so: all of combine, qk_norm_rope and rope3d, and
+  /// gradients; nullptr = as above.
+  bool (*stores_unmultiplied)(msabench_dtype) = nullptr;
   msabench_profile (*profile)(const msabench_problem&);    ///< taken and delivered, for a problem that has been checked
   msabench_numerics (*numerics)(const msabench_problem&);  ///< how it computes it
   /// Bytes of scratch for a run by so many threads; a double, since sizes that no machine has must not wrap around.

@@ -3,8 +3,8 @@
 #include <math_constants.h>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/stored.cuh"
 
 namespace msabench::cuda {
 namespace {
@@ -45,23 +45,16 @@ __global__ void __launch_bounds__(warps* warp) combine_rows(combine_call c) {
   }
 }
 
-template <class Partial>
-void combine_as(const combine_call& c, cudaStream_t stream) {
-  const unsigned blocks = grid_blocks(c.rows * c.heads, warps);
-  if (same_type(c.out_type, bf16_type))
-    combine_rows<Partial, __nv_bfloat16><<<blocks, warps * warp, 0, stream>>>(c);
-  else
-    combine_rows<Partial, __half><<<blocks, warps * warp, 0, stream>>>(c);
-}
-
 }  // namespace
 
 void combine(const combine_call& c, const run_context& context) {
   const auto stream = static_cast<cudaStream_t>(context.stream);
-  if (same_type(c.partial_type, bf16_type))
-    combine_as<__nv_bfloat16>(c, stream);
-  else
-    combine_as<__half>(c, stream);
+  const unsigned blocks = grid_blocks(c.rows * c.heads, warps);
+  with_stored(c.partial_type, [&](auto partial) {
+    with_stored(c.out_type, [&](auto out) {
+      combine_rows<decltype(partial), decltype(out)><<<blocks, warps * warp, 0, stream>>>(c);
+    });
+  });
 }
 
 }  // namespace msabench::cuda

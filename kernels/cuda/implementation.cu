@@ -2,6 +2,7 @@
 #include "kernels/cuda/implementation.h"
 
 #include "kernels/common/declare.h"
+#include "kernels/common/storage.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.h"
 
@@ -18,22 +19,37 @@ msabench_profile profile(const msabench_problem& problem) {
 }
 
 msabench_numerics numerics(const msabench_problem& problem) {
-  return is_attention(problem.op) ? attention_numerics(problem) : fp32_numerics(problem);
+  if (is_attention(problem.op)) return attention_numerics(problem);
+  if (is_attention_backward(problem.op)) return backward_numerics(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_numerics(problem);
+  return fp32_numerics(problem);
 }
 
 double scratch_bytes(const msabench_problem& problem, int) {
-  return is_attention(problem.op) ? attention_scratch_bytes(problem) : 0;
+  if (problem.op == MSABENCH_OP_VIT3D) return vit3d_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_ROPE3D) return rope3d_scratch_bytes(problem);
+  if (is_attention(problem.op)) return attention_scratch_bytes(problem);
+  if (is_attention_backward(problem.op)) return backward_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_scratch_bytes(problem);
+  return 0;
 }
 
-const char* refusal(const msabench_problem& problem) { return attention_refusal(problem); }
+const char* refusal(const msabench_problem& problem) {
+  if (is_attention_backward(problem.op)) return backward_refusal(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_refusal(problem);
+  return attention_refusal(problem);
+}
 
 }  // namespace
 
 const kernels::implementation portable_kernels = {
     .name = "cuda",
-    .description = "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: attend, dense, vit_attend, combine",
+    .description =
+        "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, attend, dense, combine, attend_backward, "
+        "dense_backward, kl, rope3d, vit_attend and vit3d",
     .stores = stores,
-    .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
+    .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}, and fp32 {2,32,1} of what no matrix unit reads",
+    .stores_unmultiplied = is_float_storage,
     .profile = profile,
     .numerics = numerics,
     .scratch_bytes = scratch_bytes,
@@ -43,7 +59,13 @@ const kernels::implementation portable_kernels = {
     .attend = attend,
     .dense = dense,
     .vit_attend = vit_attend,
+    .rope3d = rope3d,
+    .vit3d = vit3d,
     .combine = combine,
+    .norm_rope = norm_rope,
+    .attend_backward = attend_backward,
+    .dense_backward = attend_backward,
+    .kl = kl,
 };
 
 }  // namespace msabench::cuda

@@ -22,4 +22,22 @@ msabench_numerics attention_numerics(const msabench_problem& problem);
 bool attention_is_batch_invariant(const msabench_problem& problem);
 double attention_scratch_bytes(const msabench_problem& problem);
 
+void norm_rope(const norm_rope_call& call, const run_context& context);
+
+void rope3d(const rope3d_call& call, const run_context& context);
+double rope3d_scratch_bytes(const msabench_problem& problem);
+void vit3d(const vit3d_call& call, const run_context& context);
+double vit3d_scratch_bytes(const msabench_problem& problem);
+
+/// dense_backward as well
+void attend_backward(const backward_call& call, const run_context& context);
+double backward_scratch_bytes(const msabench_problem& problem);
+msabench_numerics backward_numerics(const msabench_problem& problem);
+const char* backward_refusal(const msabench_problem& problem);
+
+void kl(const kl_call& call, const run_context& context);
+double kl_scratch_bytes(const msabench_problem& problem);
+msabench_numerics kl_numerics(const msabench_problem& problem);
+const char* kl_refusal(const msabench_problem& problem);
+
 }  // namespace msabench::cuda

@@ -34,7 +34,7 @@ LIBRARIES = {
     "benchmark": re.compile(r"benchmark/.+"),
     "highway": re.compile(r"hwy/.+"),
     "toml": re.compile(r"toml\+\+/.+"),
-    "cuda": re.compile(r"(?:cuda|cublas|cudnn|nvml|nvrtc|nv|cub|thrust|cutlass|cute|mma|cooperative_groups|driver_types|vector_types|"
+    "cuda": re.compile(r"(?:cuda|cublas|cudnn|nvml|nvrtc|nv|cub|thrust|cutlass|cute|mma|cooperative_groups|driver_types|math_constants|vector_types|"
                        r"device_launch_parameters|crt)[A-Za-z0-9_]*(?:/.+|\.h|\.hpp|\.cuh)?"),
 }
 
