@@ -19,6 +19,7 @@ msabench_profile profile(const msabench_problem& problem) {
 }
 
 msabench_numerics numerics(const msabench_problem& problem) {
+  if (is_index_branch(problem.op)) return index_numerics(problem);
   if (is_attention(problem.op)) return attention_numerics(problem);
   if (is_attention_backward(problem.op)) return backward_numerics(problem);
   if (problem.op == MSABENCH_OP_KL) return kl_numerics(problem);
@@ -28,6 +29,8 @@ msabench_numerics numerics(const msabench_problem& problem) {
 double scratch_bytes(const msabench_problem& problem, int) {
   if (problem.op == MSABENCH_OP_VIT3D) return vit3d_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_ROPE3D) return rope3d_scratch_bytes(problem);
+  if (is_index_branch(problem.op)) return index_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
   if (is_attention(problem.op)) return attention_scratch_bytes(problem);
   if (is_attention_backward(problem.op)) return backward_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_KL) return kl_scratch_bytes(problem);
@@ -37,7 +40,8 @@ double scratch_bytes(const msabench_problem& problem, int) {
 const char* refusal(const msabench_problem& problem) {
   if (is_attention_backward(problem.op)) return backward_refusal(problem);
   if (problem.op == MSABENCH_OP_KL) return kl_refusal(problem);
-  return attention_refusal(problem);
+  const char* const text = index_refusal(problem);
+  return text == nullptr ? attention_refusal(problem) : text;
 }
 
 }  // namespace
@@ -45,8 +49,8 @@ const char* refusal(const msabench_problem& problem) {
 const kernels::implementation portable_kernels = {
     .name = "cuda",
     .description =
-        "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, attend, dense, combine, attend_backward, "
-        "dense_backward, kl, rope3d, vit_attend and vit3d",
+        "mma.sync and cp.async on NVIDIA GPUs from sm_80 on: qk_norm_rope, score, select, index, attend, dense, msa, "
+        "combine, attend_backward, dense_backward, kl, rope3d, vit_attend and vit3d",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}, and fp32 {2,32,1} of what no matrix unit reads",
     .stores_unmultiplied = is_float_storage,
@@ -56,11 +60,15 @@ const kernels::implementation portable_kernels = {
     .refusal = refusal,
     .device = 2,
     .enqueue_error = launch_error,
+    .select = select,
     .attend = attend,
     .dense = dense,
     .vit_attend = vit_attend,
     .rope3d = rope3d,
     .vit3d = vit3d,
+    .msa = msa,
+    .score = score,
+    .index = index,
     .combine = combine,
     .norm_rope = norm_rope,
     .attend_backward = attend_backward,

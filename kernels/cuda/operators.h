@@ -22,6 +22,18 @@ msabench_numerics attention_numerics(const msabench_problem& problem);
 bool attention_is_batch_invariant(const msabench_problem& problem);
 double attention_scratch_bytes(const msabench_problem& problem);
 
+void score(const index_call& call, const run_context& context);
+void select(const select_call& call, const run_context& context);
+void index(const index_call& call, const run_context& context);
+void msa(const msa_call& call, const run_context& context);
+
+// Of score, select and index, and of the index branch of msa.
+const char* index_refusal(const msabench_problem& problem);
+msabench_numerics index_numerics(const msabench_problem& problem);
+double index_scratch_bytes(const msabench_problem& problem);
+
+double msa_scratch_bytes(const msabench_problem& problem);
+
 void norm_rope(const norm_rope_call& call, const run_context& context);
 
 void rope3d(const rope3d_call& call, const run_context& context);
