@@ -103,6 +103,43 @@ FAULTS = {
         "attention_keys.cuh in dense.cu", "tile.causal = rows.kv_lens != nullptr;",
         "tile.causal = 1; tile.first_limit = rows.kv_lens == nullptr ? row - rows.cu_seqlens_q[place.sequence] + 1 : tile.first_limit;",
         "vit_attend/*"),
+    # Tiles are multiplied before they have arrived.
+    "sweep_race": ("score_sweep.cu", "    wait_for(&meeting.full[place.stage], place.parity);\n", "", "score/*"),
+    # The keys of a last tile that is not full are left out.
+    "sweep_missed_tail": ("score_sweep.cu", "idle ? 0 : ceil_div(end, tile_keys)", "idle ? 0 : end / tile_keys", "score/*"),
+    # Of the parts of a row the last is left out.
+    "sweep_lost_part": ("score_sweep.cu", "split < s.splits; ++split", "split < s.splits - 1; ++split", "index/*"),
+    # Keys of a page that ends in a tile are taken from the place of their neighbour.
+    "sweep_page_offset": (
+        "index_keys.cuh in score_sweep.cu", "(i * rows_at_once + row) % 32);", "((i * rows_at_once + row) ^ 16) % 32);", "score/*"),
+    # Units are multiplied before they have arrived.
+    "stream_race": ("score_stream.cu", "      wait_copies<stages - 2>();\n", "", "score/*"),
+    # Pages are taken to lie one behind the other.
+    "stream_page_offset": ("score_stream.cu", "if (tile < end) first = keys.key(tile);", "first += step * keys.stride;", "score/*"),
+    # A replay sees the lengths of the capture.
+    "score_stale_lengths": (
+        "score.cu", "void score(const index_call& call, const run_context& context) {\n",
+        """void score(const index_call& given, const run_context& context) {
+  index_call call = given;
+  static std::int32_t* kept = nullptr;
+  if (kept == nullptr) cudaMalloc(&kept, 1 << 20);
+  const auto stream = static_cast<cudaStream_t>(context.stream);
+  cudaStreamCaptureStatus capturing;
+  cudaStreamIsCapturing(stream, &capturing);
+  if (capturing == cudaStreamCaptureStatusNone)
+    cudaMemcpyAsync(kept, call.rows.kv_lens, call.rows.batch * sizeof *kept, cudaMemcpyDeviceToDevice, stream);
+  call.rows.kv_lens = kept;
+""", "score/*"),
+    # Two rows share their ids.
+    "select_shared_ids": ("select.cu", "c.ids + row * c.id_row_stride", "c.ids + row / 2 * 2 * c.id_row_stride", "select/*"),
+    # Rows that a 16-bit axis of a grid has no room for are left out.
+    "select_grid_limit": (
+        "select.cu", "const std::int64_t rows = c.rows.tokens() * c.heads;",
+        "const std::int64_t rows = min(c.rows.tokens() * c.heads, std::int64_t{65535});", "select/*"),
+    # The block on the last place is taken for one that has none.
+    "select_last_place": ("select.cu", "candidates[k] >= floor", "candidates[k] > floor", "select/*"),
+    # The sums of one warp are left out.
+    "index_lost_warp": ("index.cu", "w < warps; ++w", "w < warps - 1; ++w", "index/*"),
 }
 
 
