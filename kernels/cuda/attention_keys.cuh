@@ -80,7 +80,8 @@ struct key_list {
   }
 };
 
-/// The distinct ids in 0..own, in the order of their first mention, into `blocks`; returns how many. For one warp.
+/// The distinct ids in 0..own into `blocks`; returns how many. Ascending up to topk 32, so that a row has the same bits on
+/// every path; in the order of their first mention beyond. For one warp.
 __device__ inline std::uint32_t list_blocks(const std::int32_t* ids, std::int32_t topk, std::int64_t visible,
                                             std::int32_t* blocks) {
   const int lane = threadIdx.x % 32;
@@ -94,6 +95,14 @@ __device__ inline std::uint32_t list_blocks(const std::int32_t* ids, std::int32_
     const unsigned all = __ballot_sync(~0u, is_new);
     if (is_new) blocks[count + __popc(all & ((1u << lane) - 1))] = id;
     count += __popc(all);
+    __syncwarp();
+  }
+  if (topk <= 32) {
+    const std::int32_t own = lane < static_cast<int>(count) ? blocks[lane] : 0;
+    std::uint32_t rank = 0;
+    for (std::uint32_t i = 0; i < count; ++i) rank += blocks[i] < own;
+    __syncwarp();
+    if (lane < static_cast<int>(count)) blocks[rank] = own;
     __syncwarp();
   }
   return count;
@@ -115,7 +124,7 @@ __device__ inline const char* key_address(const cache& from, std::int64_t sequen
 template <class S>
 __device__ void copy_tile(const cache& from, std::int64_t sequence, std::int64_t head, std::int32_t d,
                           const key_list& keys, std::uint32_t first, std::uint32_t limit, typename S::value* to) {
-  constexpr int pieces = S::columns / 8;
+  constexpr int pieces = S::octets;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const char* own = nullptr;
   if (lane < S::keys_per_warp) {
@@ -133,12 +142,28 @@ __device__ void copy_tile(const cache& from, std::int64_t sequence, std::int64_t
   }
 }
 
+/// Scores of keys that their row does not see become -infinity. `limits`: of rows g and g + 8 of each m tile.
+template <class S>
+__device__ void mask_tile(const key_list& keys, std::uint32_t first, const std::uint32_t (&limits)[S::m_tiles][2],
+                          attention_scores<S>& scores) {
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int n = 0; n < S::tile_keys / 8; ++n) {
+    const std::uint32_t position = keys.position(first + n * 8) + 2 * t;
+#pragma unroll
+    for (int m = 0; m < S::m_tiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (position + i % 2 >= limits[m][i / 2]) scores.values[m][n][i] = -CUDART_INF_F;
+  }
+}
+
 /// Enqueues the copy of the queries of a tile; zeros for rows past the last.
 template <class S>
-__device__ void copy_queries(const attend_call& call, const token_tile& tile, std::int64_t kv_head,
+__device__ void copy_queries(const attend_call& call, const token_tile& tile, std::int64_t kv_head, int rows,
                              typename S::value* to) {
-  constexpr int pieces = S::columns / 8;
-  for (int i = threadIdx.x; i < S::rows * pieces; i += S::threads) {
+  constexpr int pieces = S::octets;
+  for (int i = threadIdx.x; i < rows * pieces; i += S::threads) {
     const int row = i / pieces, piece = i % pieces, token = row / call.group;
     const bool there = token < tile.tokens && piece * 8 < call.d;
     const std::int64_t element = (tile.first + token) * call.q_row_stride +

@@ -7,6 +7,7 @@
 #include "kernels/common/declare.h"
 #include "kernels/cuda/attention_keys.cuh"
 #include "kernels/cuda/attention_shapes.cuh"
+#include "kernels/cuda/gathered_attention.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.h"
 #include "kernels/cuda/refusal.h"
@@ -40,14 +41,14 @@ attention_plan plan_attention(const msabench_problem& p) {
   plan.tokens = plan.wide ? plan.rows / group : 1;
   plan.items = token_tile_bound(p.total_q, p.batch, plan.tokens) * p.hkv;
   const std::int64_t keys = most_keys(p);
-  // The parts that rows are summed in are the same on either path, and so are their bits.
-  const std::int64_t least_span = reads_all ? 4 * part_keys : part_keys;
-  // A few thread blocks for each place that a large device has, but partial results of a size that is soon read.
-  const std::int64_t wanted = plan.wide ? 512 : 2048, room = plan.wide ? 1024 : 8192;
-  const std::int64_t finest = ceil_div(keys, least_span);
+  const std::int64_t least_span = reads_all ? 4 * part_keys : part_keys, finest = ceil_div(keys, least_span);
+  // Where items are too few for a large device: spans that fill it once, or twice with the smaller thread blocks. Spans of
+  // selected blocks are as short as parts are, so that a row's bits don't depend on them.
+  const std::int64_t wanted = plan.wide ? 512 : 256, most_partials = 8192;
   plan.spans = 1;
-  if (!has_segments(p) && plan.items > 0 && plan.items < wanted / 2)
-    plan.spans = reads_all ? std::min(finest, ceil_div(wanted, plan.items)) : plan.items * finest <= room ? finest : 1;
+  if (reads_all && !has_segments(p) && plan.items > 0 && plan.items < wanted / 2)
+    plan.spans = std::min(finest, wanted / plan.items);
+  if (!reads_all && plan.items * finest <= most_partials) plan.spans = finest;
   plan.span_keys = ceil_div(ceil_div(keys, plan.spans), least_span) * least_span;
   plan.spans = ceil_div(keys, plan.span_keys);
   return plan;
@@ -77,10 +78,10 @@ msabench_numerics attention_numerics(const msabench_problem& p) {
     declared.chain_row_sum = chain(wide_tile_keys / 4 + 2 * tiles + 2 + 2 * plan.spans, keys);
     declared.chain_out = chain(plan.span_keys + tiles + 2 * plan.spans, keys);
   } else {
-    const std::int64_t merges = 2 * (ceil_div(plan.span_keys, part_keys) + plan.spans),
-                       rescales = part_keys / narrow_tile_keys;
-    declared.chain_row_sum = chain(narrow_tile_keys / 4 + 2 * rescales + 2 + merges, keys);
-    declared.chain_out = chain(part_keys + rescales + merges, keys);
+    // A lane adds eight keys of a quarter, then four lanes, four quarters, the parts and the spans are added up.
+    const std::int64_t merges = 2 * (ceil_div(plan.span_keys, part_keys) + plan.spans);
+    declared.chain_row_sum = chain(8 + 2 + 4 + merges, keys);
+    declared.chain_out = chain(part_keys + merges, keys);
   }
   return declared;
 }
@@ -91,6 +92,7 @@ bool attention_is_batch_invariant(const msabench_problem& p) {
 }
 
 double attention_scratch_bytes(const msabench_problem& p) {
+  if (gathers_tokens(p)) return gathered_attention_bytes(p);
   const attention_plan plan = plan_attention(p);
   if (plan.spans == 1) return 0;
   return static_cast<double>(plan.items) * static_cast<double>(plan.spans) * plan.rows * (plan.columns + 2) *

@@ -14,7 +14,7 @@ struct attention_plan {
   std::int64_t items;   ///< tiles of all KV heads
   std::int64_t spans;   ///< thread blocks that a tile's keys are divided among
   std::int64_t span_keys;
-  std::int32_t rows, columns;  ///< of a partial result, padding included
+  std::int32_t rows, columns;  ///< of a thread block, padding included
 };
 
 attention_plan plan_attention(const msabench_problem& problem);

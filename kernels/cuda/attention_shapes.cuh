@@ -6,15 +6,17 @@
 
 namespace msabench::cuda {
 
-constexpr int most_columns = 128, most_topk = 1024, part_keys = 128;
+inline constexpr int most_columns = 128, most_topk = 1024;
 
-/// Rows of one token, whose keys nobody shares: decoding, and selected blocks.
-constexpr int narrow_rows = 16, narrow_tile_keys = 32;
+/// Rows of one token, whose keys no other token shares. They are summed in parts of so many keys, wherever the keys of a
+/// thread block begin, and so have the same bits in every kernel: all scores of a part, then its weights relative to the
+/// greatest, then its values; a row's parts in their order. Weights are added up in quarters.
+inline constexpr int part_keys = 128, part_quarters = 4, narrow_rows = 16;
 template <class T, int columns>
-using narrow_shape = attention_shape<T, columns, 1, 1, narrow_tile_keys>;
+using part_shape = attention_shape<T, columns, part_quarters, 1, part_keys>;
 
 /// Rows of many tokens over the same keys.
-constexpr int wide_rows = 128, wide_tile_keys = 64;
+inline constexpr int wide_rows = 128, wide_tile_keys = 64;
 template <class T, int columns>
 using wide_shape = attention_shape<T, columns, 4, 2, wide_tile_keys>;
 

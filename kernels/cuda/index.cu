@@ -109,9 +109,9 @@ void index(const index_call& call, const run_context& context) {
     const std::int64_t row_stride = wanted ? call.score_row_stride : call.max_blocks;
     const std::int64_t head_stride = wanted ? call.score_head_stride : context.problem.total_q * call.max_blocks;
     stream_scores(call, scores, head_stride, row_stride, wanted, context);
-    select({call.rows, call.rule, call.heads, call.max_blocks, scores, head_stride, row_stride, call.ids,
-            call.id_row_stride, call.id_head_stride},
-           context);
+    select_blocks({call.rows, call.rule, call.heads, call.max_blocks, scores, head_stride, row_stride, call.ids,
+                   call.id_row_stride, call.id_head_stride},
+                  true, context);
   } else {
     sweep_scores(call, context.scratch, context);
   }

@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
     float dk[width / 8][4] = {}, dv[width / 8][4] = {};
     load(0);
     for (int step = 0; step < steps; ++step) {
+      wait_copies<0>();
+      __syncthreads();  // all have this step, and are done with the one before
       load(step + 1);
-      wait_copies<1>();
-      __syncthreads();
       if (own_keys < task.keys.count) {
         const int buffer = step % 2;
         const tile<T> queries(base + steps_at + buffer * 2 * step_bytes);
@@ -110,10 +110,9 @@ __global__ void __launch_bounds__(threads, 1) key_gradients(backward_run r, int 
         add_products<T>(dv, weights, d_out, 0);
         add_products<T>(dk, ds, queries, 0);
       }
-      __syncthreads();  // the step after the next one comes to the same place
     }
     wait_copies<0>();
-    __syncthreads();
+    __syncthreads();  // the next item uses the same memory
 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

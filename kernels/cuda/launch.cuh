@@ -28,11 +28,71 @@ inline int multiprocessors() {
   return count;
 }
 
+/// Shared memory that a block of the current device can have.
+inline std::size_t most_shared_memory() {
+  static const std::size_t bytes = [] {
+    int device = 0, found = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&found, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return static_cast<std::size_t>(found);
+  }();
+  return bytes;
+}
+
 /// Blocks for `items`, which a kernel walks with a stride: the first axis of a grid has room for 2^31 of them, but more
 /// than a few on each multiprocessor gain nothing.
 inline unsigned grid_blocks(std::int64_t items, std::int64_t items_per_block, int blocks_per_multiprocessor = 8) {
   const std::int64_t most = std::int64_t{multiprocessors()} * blocks_per_multiprocessor;
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, items_per_block), 1, most));
+}
+
+/// An attribute of the current device.
+inline int device_attribute(cudaDeviceAttr which) {
+  int device = 0, found = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&found, which, device);
+  return found;
+}
+
+/// Bytes of shared memory that a thread block can have on the current device.
+inline std::size_t shared_memory_room() {
+  return static_cast<std::size_t>(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+}
+
+/// Thread blocks of so many bytes of shared memory that fit on a multiprocessor.
+inline int resident_blocks(std::size_t bytes) {
+  const int reserved = device_attribute(cudaDevAttrReservedSharedMemoryPerBlock);
+  const int all = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  return std::max(1, all / (static_cast<int>(bytes) + reserved));
+}
+
+// A kernel launched by launch_overlapping may begin while the one before it still runs, from sm_90 on: when all thread
+// blocks of that one have called let_next_begin or are done. What the kernel before wrote is there after
+// wait_for_previous; what it reads may be read before.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class Call>
+void launch_overlapping(void (*kernel)(Call), unsigned blocks, unsigned threads, cudaStream_t stream,
+                        const Call& call) {
+  cudaLaunchAttribute overlaps{};
+  overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlaps.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  config.attrs = &overlaps;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, call);
 }
 
 /// A kernel may take more than 48 KiB of shared memory only after it has been asked for.

@@ -1,34 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores for many query tokens: a product of two matrices whose result is never in memory. A thread block has 32 rows
 // (token, head) of one sequence in the registers of each of its warps and sweeps the keys that they see, a tile of 128 at
-// a time, while the next one is on its way to shared memory. Of a tile only the maxima of its blocks are left; 32 of
-// them a row are kept in shared memory, then offered to the row's list of best blocks.
+// a time. Of a tile only the maxima of its blocks are left; 32 of them a row are kept in shared memory, then offered to
+// the row's list of best blocks. One more warp brings the next tiles to shared memory meanwhile.
+#include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda/scoring.h"
+#include "kernels/cuda/sweep_rows.cuh"
 
 namespace msabench::cuda {
 namespace {
 
-constexpr int most_warps = 8, warp_rows = 32;
-constexpr int chunk = 32;         // blocks whose maxima are kept before they are looked at
-constexpr int pitch = chunk + 1;  // of a row of maxima, so that a column is spread over all banks
+constexpr int most_warps = 8;
+constexpr int most_stages = 4;
 
 struct sweep_call {
   index_call index;
   int tile_tokens;  // of a thread block
   int splits;       // thread blocks that share the keys of those tokens
+  int stages;       // tiles that shared memory has room for
+  int warp_bytes;   // of shared memory
   rank* lists;      // [T][heads][splits][wanted], where keys are shared; else ids are written
-};
-
-/// Consecutive tokens of one sequence.
-struct token_tile {
-  std::int64_t sequence, first_row, first_sees;
-  int tokens;
 };
 
 /// Sequence b begins at tile cu_seqlens_q[b] / tile_tokens + b. That leaves each enough tiles, some of them empty, and
 /// spares counting those of the sequences before it.
-__device__ token_tile tile_at(const lengths& rows, std::int64_t tile, int tile_tokens) {
+__device__ query_tile tile_at(const lengths& rows, std::int64_t tile, int tile_tokens) {
   const std::int32_t* const starts = rows.cu_seqlens_q;
   std::int64_t b = 0, most = rows.batch - 1;
   while (b < most) {
@@ -44,224 +41,157 @@ __device__ token_tile tile_at(const lengths& rows, std::int64_t tile, int tile_t
   return {b, first, rows.kv_lens[b] - (after - first) + 1, static_cast<int>(tokens)};
 }
 
-/// Starts to copy a tile of keys, row after row of `pieces` pieces of 16 bytes; zeros from key `end` on. Odd rows have the
-/// halves of their 128 bytes changed over, so that a quarter of a warp reads all banks at once.
+/// Where the two kinds of warps meet: a stage is full when all lanes of the producer have copied, and empty when every
+/// other warp has read it.
+struct ring {
+  barrier full[most_stages], empty[most_stages];
+};
+
+/// Goes through the stages again and again; the parity is that of the full barriers' next completion.
+struct ring_place {
+  int stage = 0, parity = 0;
+
+  __device__ void next(int stages) {
+    if (++stage < stages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
 template <int pieces>
-__device__ void copy_tile(const index_keys& keys, std::int64_t first_key, std::int64_t end, int width, uint4* to) {
-  const char* const tile = keys.tile(first_key);
-  for (int i = threadIdx.x; i < tile_keys * pieces; i += blockDim.x) {
-    const int row = i / pieces, piece = i % pieces;
-    const bool there = first_key + row < end && piece * piece_elements < width;
-    const char* const from = there ? keys.key(tile, first_key, row) + piece * 16 : tile;
-    copy_async(shared_address(to + row * pieces + (piece ^ (row & 1) * 4)), from, there);
+__device__ void produce(const index_keys& keys, int from, int to, std::int64_t end, int width, uint4* tiles, int stages,
+                        ring& shared) {
+  ring_place place;
+  for (int tile = from; tile < to; ++tile, place.next(stages)) {
+    const std::int64_t first_key = std::int64_t{tile} * tile_keys;
+    const char* const first = keys.key(first_key);
+    wait_for(&shared.empty[place.stage], place.parity ^ 1);
+    copy_keys<tile_keys, pieces>(keys, first, first_key, end, width, tiles + place.stage * tile_keys * pieces);
+    arrive_after_copies(&shared.full[place.stage]);
+  }
+  commit_copies();
+  wait_copies<0>();
+}
+
+/// Maxima of a tile of one block that all rows see: without branches, so that those of a unit are taken while the next one
+/// is multiplied. Nearly all tiles of a long context are such.
+template <class T, int groups>
+__device__ void whole_tile(const query_operands (&queries)[2][groups], const uint4* tile, float (&best)[2][2]) {
+#pragma unroll
+  for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+    float products[2][4][4] = {};
+    multiply<T>(products, queries, unit_pieces<groups>(tile + unit * 4 * groups));
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      best[i / 4][i / 2 % 2] = fmaxf(best[i / 4][i / 2 % 2], best_of(products[i / 4], i % 2, i / 2 % 2));
   }
 }
 
-/// What a warp knows of its rows; lane r has row r.
-struct warp_row {
-  std::int64_t row;  // of the token
-  int head;
-  bool there;
-  int seen;             // keys
-  std::int64_t blocks;  // that are visible
-  float floor;          // score of the last block in a full list: what is not greater has no place in it
-  bool full;
-};
-
-/// The maxima of blocks first .. first + count - 1 for the rows of a warp.
-__device__ void take_chunk(const index_call& c, warp_row& mine, const float* maxima, rank* lists, std::int64_t first,
-                           int count) {
-  const int lane = threadIdx.x % 32;
-  __syncwarp();
-  if (c.scores != nullptr) {
-    for (int r = 0; r < warp_rows; ++r) {
-      const std::int64_t row = __shfl_sync(all_lanes, mine.row, r), head = __shfl_sync(all_lanes, mine.head, r);
-      if (__shfl_sync(all_lanes, mine.there, r) && lane < count && first + lane < c.max_blocks)
-        c.scores[head * c.score_head_stride + row * c.score_row_stride + first + lane] = maxima[r * pitch + lane];
+/// Any other tile: `keep` takes the maxima of each of its blocks.
+template <class T, int groups, class Keep>
+__device__ void any_tile(const query_operands (&queries)[2][groups], const uint4* tile, int first_key,
+                         const int (&seen)[2][2], int block, const Keep& keep) {
+  float best[2][2] = {{-CUDART_INF_F, -CUDART_INF_F}, {-CUDART_INF_F, -CUDART_INF_F}};
+#pragma unroll 1
+  for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+    float products[2][4][4] = {};
+    multiply<T>(products, queries, unit_pieces<groups>(tile + unit * 4 * groups));
+    float parts[2][2][2];  // [16 keys][m][row]
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      hide(products[m], first_key + unit + 2 * (threadIdx.x % 4), seen[m][0], seen[m][1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) parts[i / 2][m][i % 2] = best_of(products[m], i / 2, i % 2);
+    }
+    if (block == half_unit) {
+      keep(parts[0], unit / half_unit);
+      keep(parts[1], unit / half_unit + 1);
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      best[i / 2][i % 2] = fmaxf(best[i / 2][i % 2], fmaxf(parts[0][i / 2][i % 2], parts[1][i / 2][i % 2]));
+    if ((unit + unit_keys) % block == 0) {
+      keep(best, unit / block);
+      for (auto& pair : best) pair[0] = pair[1] = -CUDART_INF_F;
     }
   }
-  if (lists != nullptr) {
-    const free_blocks free(c.rule, mine.blocks);
-    // Each lane looks through its own row, and the warp takes what is left of it.
-    unsigned better = 0;
-    for (int i = 0; i < chunk; ++i) better |= (maxima[lane * pitch + i] > mine.floor ? 1u : 0u) << i;
-    if (!mine.full) better = all_lanes;
-    const auto from = static_cast<int>(max(std::int64_t{0}, min(free.first - first, std::int64_t{chunk})));
-    const auto to = static_cast<int>(max(std::int64_t{0}, min(free.end - first, std::int64_t{count})));
-    better &= to > from ? all_lanes >> (chunk - to) & all_lanes << from : 0;
-    if (free.wanted == 0) better = 0;
-    const int wanted = c.rule.topk - c.rule.initial - c.rule.local;
-    for (unsigned rows = __ballot_sync(all_lanes, better != 0); rows != 0; rows &= rows - 1) {
-      const int r = __ffs(rows) - 1;
-      rank* const list = lists + r * wanted;
-      top_list best{lane < wanted ? list[lane] : no_block};
-      best.offer(rank_of(maxima[r * pitch + lane], first + lane), __shfl_sync(all_lanes, better, r));
-      if (lane < wanted) list[lane] = best.mine;
-      const rank last = __shfl_sync(all_lanes, best.mine, wanted - 1);
-      if (lane == r && last != no_block) {
-        mine.floor = score_of(last);
-        mine.full = true;
-      }
-    }
-  }
-  __syncwarp();
 }
 
 template <class T, int groups>
-__global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
-  constexpr int pieces = 4 * groups;
-  extern __shared__ uint4 shared[];
+__global__ void __launch_bounds__(most_warps * 32 + 32, 1) sweep(sweep_call s) {
+  constexpr int pieces = 4 * groups, tile_size = tile_keys * pieces;
+  extern __shared__ uint4 tiles[];  // [stages], and then what the warps keep
+  __shared__ ring meeting;
   const index_call& c = s.index;
-  const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   // The last tokens see the most keys and come first.
   const std::int64_t item = std::int64_t{gridDim.x} - 1 - blockIdx.x, split = item % s.splits;
-  const token_tile tokens = tile_at(c.rows, item / s.splits, s.tile_tokens);
+  __shared__ query_tile tokens;
+  if (threadIdx.x == 0) tokens = tile_at(c.rows, item / s.splits, s.tile_tokens);
+  if (threadIdx.x < s.stages) {
+    make_barrier(&meeting.full[threadIdx.x], 32);
+    make_barrier(&meeting.empty[threadIdx.x], warps);
+  }
+  __syncthreads();
   if (tokens.tokens == 0) return;
 
-  const int wanted = c.rule.topk - c.rule.initial - c.rule.local;
-  const bool selects = c.ids != nullptr;
-  uint4* const tiles = shared;  // two of them
-  float* const all_maxima = reinterpret_cast<float*>(tiles + 2 * tile_keys * pieces);
-  float* const maxima = all_maxima + warp * warp_rows * pitch;
-  rank* const lists =
-      selects ? reinterpret_cast<rank*>(all_maxima + warps * warp_rows * pitch) + warp * warp_rows * wanted : nullptr;
-  if (selects)
-    for (int i = lane; i < warp_rows * wanted; i += 32) lists[i] = no_block;
+  const int end = keys_seen(c, tokens.first_sees, tokens.tokens - 1);
+  const int all_see = keys_seen(c, tokens.first_sees, 0);
+  // Of few blocks all are taken, whatever they score.
+  const bool idle = c.scores == nullptr && (wanted_blocks(c.rule) == 0 || end <= c.rule.topk * c.rule.block);
+  const std::int64_t count = idle ? 0 : ceil_div(end, tile_keys);
+  const auto from = static_cast<int>(count * split / s.splits), to = static_cast<int>(count * (split + 1) / s.splits);
 
-  const int own = warp * warp_rows + lane;
-  warp_row mine{};
-  mine.row = tokens.first_row + own / c.heads;
-  mine.head = own % c.heads;
-  mine.there = own / c.heads < tokens.tokens;
-  mine.seen = mine.there ? keys_seen(c, tokens.first_sees, own / c.heads) : 0;
-  mine.blocks = (mine.seen + c.rule.block - 1) / c.rule.block;
-  mine.floor = -CUDART_INF_F;
+  if (warp == warps) {
+    produce<pieces>(index_keys(c.keys, tokens.sequence), from, to, end, c.width, tiles, s.stages, meeting);
+    return;
+  }
 
+  char* const kept = reinterpret_cast<char*>(tiles + s.stages * tile_size);
+  sweep_rows rows(c, tokens, warp * warp_rows, kept + warp * s.warp_bytes);
   query_operands queries[2][groups];
   int seen[2][2];
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
+    const int low = 16 * m + g;
+    seen[m][0] = rows.seen(low);
+    seen[m][1] = rows.seen(low + 8);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) seen[m][half] = __shfl_sync(all_lanes, mine.seen, 16 * m + 8 * half + g);
-#pragma unroll
-    for (int j = 0; j < groups; ++j) {
-      uint4 pair[2];
-      for (int half = 0; half < 2; ++half) {
-        const int row = warp * warp_rows + 16 * m + 8 * half + g, token = row / c.heads;
-        pair[half] =
-            token < tokens.tokens ? query_piece(c, tokens.first_row + token, row % c.heads, 4 * j + t) : uint4{};
-      }
-      queries[m][j] = query_operands(pair[0], pair[1]);
-    }
+    for (int j = 0; j < groups; ++j)
+      queries[m][j] = query_operands(rows.query(low, 4 * j + t), rows.query(low + 8, 4 * j + t));
   }
 
-  const std::int64_t end = keys_seen(c, tokens.first_sees, tokens.tokens - 1);
-  const std::int64_t all_see = keys_seen(c, tokens.first_sees, 0);
-  // Of few blocks all are taken, whatever they score.
-  const bool idle = c.scores == nullptr && (wanted == 0 || end <= std::int64_t{c.rule.topk} * c.rule.block);
-  const std::int64_t count = idle ? 0 : ceil_div(end, tile_keys);
-  const std::int64_t from = count * split / s.splits, to = count * (split + 1) / s.splits;
   const int tile_blocks = tile_keys / c.rule.block;
-  const index_keys keys(c.keys, tokens.sequence);
-  const float scale = fabsf(c.scale);
-
-  /// This thread's maxima of a block over rows g, g + 8, g + 16, g + 24 go to the quad's threads 0, 1, 2, 3.
-  const auto keep = [&](const float(&best)[2][2], int column) {
-    const bool upper = t & 2, odd = t & 1;
-    float pair[2];
-    for (int half = 0; half < 2; ++half) {
-      const float given = upper ? best[0][half] : best[1][half];
-      pair[half] = fmaxf(upper ? best[1][half] : best[0][half], __shfl_xor_sync(all_lanes, given, 2));
+  ring_place place;
+  for (int tile = from; tile < to; ++tile, place.next(s.stages)) {
+    const int first_key = tile * tile_keys;
+    const int first_column = (tile - from) * tile_blocks % chunk, columns = first_column + tile_blocks;
+    wait_for(&meeting.full[place.stage], place.parity);
+    if (c.rule.block == tile_keys && first_key + tile_keys <= all_see) {
+      float best[2][2] = {{-CUDART_INF_F, -CUDART_INF_F}, {-CUDART_INF_F, -CUDART_INF_F}};
+      whole_tile<T>(queries, tiles + place.stage * tile_size, best);
+      rows.keep(best, first_column);
+    } else {
+      any_tile<T>(queries, tiles + place.stage * tile_size, first_key, seen, c.rule.block,
+                  [&](const float(&best)[2][2], int block) { rows.keep(best, first_column + block); });
     }
-    const float other = __shfl_xor_sync(all_lanes, odd ? pair[0] : pair[1], 1);
-    const float value = fmaxf(fmaxf(odd ? pair[1] : pair[0], other), -CUDART_INF_F);
-    maxima[(16 * (t >> 1) + 8 * (t & 1) + g) * pitch + column] = scale * value;
-  };
-
-  if (from < to) copy_tile<pieces>(keys, from * tile_keys, end, c.width, tiles);
-  commit_copies();
-  for (std::int64_t tile = from; tile < to; ++tile) {
-    wait_copies<0>();
-    __syncthreads();
-    const int stage = static_cast<int>(tile - from) & 1;
-    if (tile + 1 < to)
-      copy_tile<pieces>(keys, (tile + 1) * tile_keys, end, c.width, tiles + (stage ^ 1) * tile_keys * pieces);
-    commit_copies();
-
-    const auto first_key = static_cast<int>(tile * tile_keys);
-    const int first_column = static_cast<int>(tile - from) * tile_blocks % chunk;
-    const bool masked = first_key + tile_keys > all_see;
-    // Piece 4j + t of key g; where g is odd, j is even or odd the other way.
-    const uint4* const row = tiles + (stage * tile_keys + g) * pieces + t;
-    const uint4 *const even = row + (g & 1) * 4, *const odd = row - (g & 1) * 4;
-    float best[2][2] = {{-CUDART_INF_F, -CUDART_INF_F}, {-CUDART_INF_F, -CUDART_INF_F}};
-#pragma unroll 2
-    for (int unit = 0; unit < tile_keys; unit += unit_keys) {
-      float products[2][4][4] = {};
-#pragma unroll
-      for (int j = 0; j < groups; ++j) {
-        uint4 held[4];
-#pragma unroll
-        for (int n = 0; n < 4; ++n) held[n] = (j % 2 == 0 ? even : odd)[(unit + 8 * n) * pieces + 4 * j];
-#pragma unroll
-        for (int n = 0; n < 4; ++n)
-          for (int m = 0; m < 2; ++m) mma<T>(products[m][n], queries[m][j].first, held[n].x, held[n].y);
-#pragma unroll
-        for (int n = 0; n < 4; ++n)
-          for (int m = 0; m < 2; ++m) mma<T>(products[m][n], queries[m][j].second, held[n].z, held[n].w);
-      }
-      if (masked) {
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-          const int column = first_key + unit + 2 * t;
-          hide(products[m][0], products[m][1], column, seen[m][0], seen[m][1]);
-          hide(products[m][2], products[m][3], column + half_unit, seen[m][0], seen[m][1]);
-        }
-      }
-      float halves[2][2][2];  // [16 keys][m][row]
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        halves[i / 4][i / 2 % 2][i % 2] =
-            best_of_four(products[i / 2 % 2][i / 4 * 2], products[i / 2 % 2][i / 4 * 2 + 1], i % 2);
-      if (c.rule.block == half_unit) {
-        keep(halves[0], first_column + unit / half_unit);
-        keep(halves[1], first_column + unit / half_unit + 1);
-        continue;
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        best[i / 2][i % 2] = fmaxf(best[i / 2][i % 2], fmaxf(halves[0][i / 2][i % 2], halves[1][i / 2][i % 2]));
-      if ((unit + unit_keys) % c.rule.block == 0) {
-        keep(best, first_column + unit / c.rule.block);
-        for (auto& pair : best) pair[0] = pair[1] = -CUDART_INF_F;
-      }
-    }
-    const int columns = first_column + tile_blocks;
-    if (columns == chunk || tile + 1 == to)
-      take_chunk(c, mine, maxima, lists, (tile + 1) * tile_blocks - columns, columns);
+    __syncwarp();
+    if (lane == 0) arrive(&meeting.empty[place.stage]);
+    if (columns == chunk || tile + 1 == to) rows.take((tile + 1) * tile_blocks - columns, columns);
   }
 
-  const bool is_last = split == s.splits - 1;
-  for (int r = 0; r < warp_rows; ++r) {
-    if (!__shfl_sync(all_lanes, mine.there, r)) continue;
-    const std::int64_t token = __shfl_sync(all_lanes, mine.row, r), head = __shfl_sync(all_lanes, mine.head, r);
-    if (c.scores != nullptr && is_last)
-      for (std::int64_t b = to * tile_blocks + lane; b < c.max_blocks; b += 32)
-        c.scores[head * c.score_head_stride + token * c.score_row_stride + b] = -CUDART_INF_F;
-    if (!selects) continue;
-    const rank best = lane < wanted ? lists[r * wanted + lane] : no_block;
-    if (s.lists == nullptr)
-      write_ids(c.rule, __shfl_sync(all_lanes, mine.blocks, r), best,
-                c.ids + token * c.id_row_stride + head * c.id_head_stride);
-    else if (lane < wanted)
-      s.lists[((token * c.heads + head) * s.splits + split) * wanted + lane] = best;
-  }
+  if (c.scores != nullptr && split == s.splits - 1) rows.write_unseen(to * tile_blocks);
+  if (s.lists != nullptr)
+    rows.write_lists(s.lists, split, s.splits);
+  else if (c.ids != nullptr)
+    rows.write_selected();
 }
 
 /// The best of the lists of a row; a warp a row.
 __global__ void __launch_bounds__(most_warps * 32) merge_lists(sweep_call s) {
   const index_call& c = s.index;
-  const int lane = threadIdx.x % 32, wanted = c.rule.topk - c.rule.initial - c.rule.local;
+  const int lane = threadIdx.x % 32, wanted = wanted_blocks(c.rule);
   const std::int64_t rows = c.rows.tokens() * c.heads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * most_warps + threadIdx.x / 32; i < rows;
        i += std::int64_t{gridDim.x} * most_warps) {
@@ -277,18 +207,15 @@ __global__ void __launch_bounds__(most_warps * 32) merge_lists(sweep_call s) {
   }
 }
 
-int wanted_blocks(const selection_rule& rule) { return rule.topk - rule.initial - rule.local; }
-
-std::size_t shared_bytes(const index_call& c, int warps) {
-  const std::size_t row = pitch * sizeof(float) + (c.ids == nullptr ? 0 : wanted_blocks(c.rule) * sizeof(rank));
-  return std::size_t{2} * tile_keys * groups_for(c.width) * 4 * sizeof(uint4) + row * warps * warp_rows;
+std::size_t stage_bytes(const index_call& c) {
+  return std::size_t{tile_keys} * groups_for(c.width) * 4 * sizeof(uint4);
 }
 
 template <class T, int groups>
 void sweep_as(const sweep_call& s, unsigned blocks, int warps, cudaStream_t stream) {
-  const std::size_t shared = shared_bytes(s.index, warps);
+  const std::size_t shared = s.stages * stage_bytes(s.index) + static_cast<std::size_t>(warps) * s.warp_bytes;
   allow_shared_memory(sweep<T, groups>, shared);
-  sweep<T, groups><<<blocks, warps * 32, shared, stream>>>(s);
+  sweep<T, groups><<<blocks, (warps + 1) * 32, shared, stream>>>(s);
 }
 
 template <class T>
@@ -299,19 +226,20 @@ void sweep_of(const sweep_call& s, unsigned blocks, int warps, cudaStream_t stre
     sweep_as<T, 4>(s, blocks, warps, stream);
 }
 
-/// As many warps as the rows of a sequence can use and shared memory has room for.
-int choose_warps(const index_call& c, std::int64_t max_q_len) {
-  int device = 0, most_bytes = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+struct block_shape {
+  int warps, stages;
+};
+
+/// As many warps as the rows of a sequence can use and shared memory has room for, beside two tiles of keys at least.
+block_shape choose_shape(const index_call& c, std::int64_t max_q_len) {
+  const std::size_t room = shared_memory_room() - sizeof(ring), stage = stage_bytes(c), warp = sweep_rows::bytes(c);
   int warps = most_warps;
   const auto fewer_do = [&] {
     const int rows = warps / 2 * warp_rows;
-    return rows >= c.heads &&
-           (max_q_len * c.heads <= rows || shared_bytes(c, warps) > static_cast<std::size_t>(most_bytes));
+    return rows >= c.heads && (max_q_len * c.heads <= rows || 2 * stage + warps * warp > room);
   };
   while (warps > 1 && fewer_do()) warps /= 2;
-  return warps;
+  return {warps, static_cast<int>(std::clamp<std::size_t>((room - warps * warp) / stage, 2, most_stages))};
 }
 
 /// The fewest parts of the keys that leave no more than a tenth of the multiprocessors without work. Where tokens differ
@@ -350,19 +278,24 @@ void sweep_scores(const index_call& call, void* scratch, const run_context& cont
   const msabench_problem& p = context.problem;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (call.rows.batch == 0 || call.rows.row_bound == 0) return;
-  const int warps = choose_warps(call, p.max_q_len);
+  const auto [warps, stages] = choose_shape(call, p.max_q_len);
   const int tile_tokens = warps * warp_rows / call.heads;
   // Sequences begin tiles of their own, so at worst each leaves one empty.
   const std::int64_t tiles = call.rows.row_bound / tile_tokens + call.rows.batch;
   const std::int64_t busy = ceil_div(call.rows.row_bound, tile_tokens);
   const int splits = choose_splits(busy, most_splits(p), 2 * p.max_q_len > p.max_kv_len);
-  const sweep_call s{call, tile_tokens, splits, splits > 1 ? static_cast<rank*>(scratch) : nullptr};
+  const sweep_call s{call,
+                     tile_tokens,
+                     splits,
+                     stages,
+                     static_cast<int>(sweep_rows::bytes(call)),
+                     splits > 1 && call.ids != nullptr ? static_cast<rank*>(scratch) : nullptr};
   const auto blocks = static_cast<unsigned>(tiles * splits);
   if (same_type(call.q_type, bf16_type))
     sweep_of<__nv_bfloat16>(s, blocks, warps, stream);
   else
     sweep_of<__half>(s, blocks, warps, stream);
-  if (splits > 1 && call.ids != nullptr)
+  if (s.lists != nullptr)
     merge_lists<<<grid_blocks(call.rows.row_bound * call.heads, most_warps), most_warps * 32, 0, stream>>>(s);
 }
 

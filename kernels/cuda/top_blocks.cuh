@@ -33,16 +33,21 @@ __device__ inline float score_of(rank r) {
   return __uint_as_float(ascending >> 31 ? ascending & 0x7fffffffu : ~ascending);
 }
 
-/// Blocks that are ranked, and how many of them are taken; the others of a row are forced. Of few blocks all are taken.
+/// How many blocks are taken by rank, where there are more than topk; the others are forced.
+__host__ __device__ inline int wanted_blocks(const kernels::selection_rule& rule) {
+  return rule.topk - rule.initial - rule.local;
+}
+
+/// Blocks of a row that are ranked, and how many of them are taken: none where all are.
 struct free_blocks {
   std::int64_t first, end;
   int wanted;
 
   __device__ free_blocks(const kernels::selection_rule& rule, std::int64_t visible) {
-    const bool few = visible <= rule.topk;
-    first = few ? 0 : rule.initial;
-    end = few ? 0 : visible - rule.local;
-    wanted = few ? 0 : rule.topk - rule.initial - rule.local;
+    const bool none = visible <= rule.topk || wanted_blocks(rule) == 0;
+    first = none ? 0 : rule.initial;
+    end = none ? 0 : visible - rule.local;
+    wanted = none ? 0 : wanted_blocks(rule);
   }
 };
 
@@ -70,14 +75,6 @@ struct top_list {
     for (int distance = 16; distance > 0; distance /= 2) mine = exchanged(mine, distance, (lane & distance) == 0);
   }
 
- private:
-  __device__ void insert(rank added) {
-    const int lane = threadIdx.x % 32;
-    const int place = __popc(__ballot_sync(all_lanes, mine > added));
-    const rank before = __shfl_up_sync(all_lanes, mine, 1);
-    if (lane >= place) mine = lane == place ? added : before;
-  }
-
   /// Greatest first, by a bitonic network.
   static __device__ rank sorted(rank value) {
     const int lane = threadIdx.x % 32;
@@ -87,6 +84,14 @@ struct top_list {
         value = exchanged(value, distance, ((lane & distance) == 0) == falling);
     }
     return value;
+  }
+
+ private:
+  __device__ void insert(rank added) {
+    const int lane = threadIdx.x % 32;
+    const int place = __popc(__ballot_sync(all_lanes, mine > added));
+    const rank before = __shfl_up_sync(all_lanes, mine, 1);
+    if (lane >= place) mine = lane == place ? added : before;
   }
 
   static __device__ rank exchanged(rank value, int distance, bool keeps_greater) {
@@ -103,7 +108,7 @@ __device__ inline void write_ids(const kernels::selection_rule& rule, std::int64
     for (int i = lane; i < rule.topk; i += 32) ids[i] = i < visible ? i : -1;
     return;
   }
-  const int wanted = rule.topk - rule.initial - rule.local;
+  const int wanted = wanted_blocks(rule);
   const std::int32_t id = id_of(best);
   int place = rule.initial;
   for (int i = 0; i < wanted; ++i) place += __shfl_sync(all_lanes, id, i) < id;

@@ -106,7 +106,7 @@ TEST_F(cuda_attention, declares_rounded_weights_and_exact_sums) {
 // The project promises 256 MB at a context of a million tokens.
 TEST_F(cuda_attention, takes_little_scratch) {
   for (const auto op : {MSABENCH_OP_ATTEND, MSABENCH_OP_DENSE})
-    for (const std::int64_t tokens : {1, 16, 128, 8192}) {
+    for (const std::int64_t tokens : {1, 16, 128, 8192, 1 << 20}) {
       EXPECT_LE(workspace_bytes(m3(op, tokens, 1 << 20)), 256u << 20) << op << " with " << tokens;
     }
 }
