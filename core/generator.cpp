@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/hashes.h"
+#include "core/normal_step.h"
 #include "core/philox.h"
 
 // One binary serves every x86-64 CPU: these loops exist again for wider vectors, and the loader picks. Sanitizers are
@@ -64,40 +65,23 @@ void philox_batch(std::uint32_t* words, std::uint64_t block, std::uint32_t key0,
   }
 }
 
-constexpr int max_step = 510;
-
-inline int step_of(std::uint32_t word) {
-  const std::uint32_t pairs = (word & 0x00ff00ffu) + ((word >> 8) & 0x00ff00ffu);
-  return static_cast<int>((pairs & 0xffffu) + (pairs >> 16)) - max_step;
-}
-
 MSABENCH_WIDE_CLONES
 void steps_to_bf16(const std::uint32_t* __restrict words, std::size_t count, float unit,
                    std::uint16_t* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(step_of(words[i])) * unit);
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(normal_step_of(words[i])) * unit);
     out[i] = static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   }
 }
 
 MSABENCH_WIDE_CLONES
 void steps_to_fp32(const std::uint32_t* __restrict words, std::size_t count, float unit, float* __restrict out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<float>(step_of(words[i])) * unit;
+  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<float>(normal_step_of(words[i])) * unit;
 }
-
-// The 2 max_step + 1 possible elements, already in storage form.
-template <class Stored>
-struct element_table {
-  Stored elements[2 * max_step + 1];
-
-  element_table(dtype type, double unit) {
-    for (int step = -max_step; step <= max_step; ++step) store(elements, type, step + max_step, step * unit);
-  }
-};
 
 template <class Stored>
 void steps_by_table(const std::uint32_t* words, std::size_t count, const Stored* table, Stored* out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = table[step_of(words[i]) + max_step];
+  for (std::size_t i = 0; i < count; ++i) out[i] = table[normal_step_of(words[i]) + most_normal_step];
 }
 
 // Calls emit(words, count) for consecutive pieces of words first .. first + count - 1; count is at most batch_words.
@@ -138,6 +122,13 @@ bool is_power_of_two(double x) {
   return std::isfinite(x) && x > 0 && std::frexp(x, &exponent) == 0.5;
 }
 
+// Of a step.
+double unit_of(double scale) {
+  if (!is_power_of_two(scale))
+    throw suite_error(fmt::format("the scale {} of a generated tensor is no power of two", scale));
+  return scale * 0x1p-7;
+}
+
 constexpr std::uint64_t few = 2048;  // fewer elements than this don't pay for a table
 
 }  // namespace
@@ -152,7 +143,7 @@ std::uint32_t stream::word(std::uint64_t i) const noexcept {
                        key_)[i % 4];
 }
 
-int stream::normal_step(std::uint64_t i) const noexcept { return step_of(word(i)); }
+int stream::normal_step(std::uint64_t i) const noexcept { return normal_step_of(word(i)); }
 
 void stream::fill_words(std::uint32_t* dst, std::uint64_t first, std::uint64_t count) const noexcept {
   for_batches(key_, seed_, first, count, [&](const std::uint32_t* words, std::size_t piece) {
@@ -162,9 +153,7 @@ void stream::fill_words(std::uint32_t* dst, std::uint64_t first, std::uint64_t c
 }
 
 void stream::fill_normal(void* dst, dtype type, std::uint64_t first, std::uint64_t count, double scale) const {
-  if (!is_power_of_two(scale))
-    throw suite_error(fmt::format("the scale {} of a generated tensor is no power of two", scale));
-  const double unit = scale * 0x1p-7;
+  const double unit = unit_of(scale);
   // Within these bounds step * unit is an exact, normal float; beyond, only the general path rounds correctly.
   const bool exact_in_float = scale >= 0x1p-100 && scale <= 0x1p100;
   const auto float_unit = exact_in_float ? static_cast<float>(unit) : 0.0f;
@@ -179,23 +168,28 @@ void stream::fill_normal(void* dst, dtype type, std::uint64_t first, std::uint64
       steps_to_fp32(words, n, float_unit, out);
     });
   } else if (size_bytes(type) == 2 && count >= few) {
-    const element_table<std::uint16_t> table(type, unit);
-    fill_batches<std::uint16_t>(key_, seed_, first, count, dst,
-                                [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) {
-                                  steps_by_table(words, n, table.elements, out);
-                                });
+    std::uint16_t table[normal_steps];
+    fill_normal_elements(table, type, scale);
+    fill_batches<std::uint16_t>(
+        key_, seed_, first, count, dst,
+        [&](const std::uint32_t* words, std::size_t n, std::uint16_t* out) { steps_by_table(words, n, table, out); });
   } else if (size_bytes(type) == 1 && count >= few) {
-    const element_table<std::uint8_t> table(type, unit);
-    fill_batches<std::uint8_t>(key_, seed_, first, count, dst,
-                               [&](const std::uint32_t* words, std::size_t n, std::uint8_t* out) {
-                                 steps_by_table(words, n, table.elements, out);
-                               });
+    std::uint8_t table[normal_steps];
+    fill_normal_elements(table, type, scale);
+    fill_batches<std::uint8_t>(
+        key_, seed_, first, count, dst,
+        [&](const std::uint32_t* words, std::size_t n, std::uint8_t* out) { steps_by_table(words, n, table, out); });
   } else {
     std::int64_t index = 0;
     for_batches(key_, seed_, first, count, [&](const std::uint32_t* words, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i) store(dst, type, index++, step_of(words[i]) * unit);
+      for (std::size_t i = 0; i < n; ++i) store(dst, type, index++, normal_step_of(words[i]) * unit);
     });
   }
+}
+
+void fill_normal_elements(void* dst, dtype type, double scale) {
+  const double unit = unit_of(scale);
+  for (int i = 0; i < normal_steps; ++i) store(dst, type, i, (i - most_normal_step) * unit);
 }
 
 }  // namespace msabench

@@ -32,9 +32,15 @@ class stream {
   void fill_normal(void* dst, dtype type, std::uint64_t first, std::uint64_t count, double scale = 1.0) const;
   void fill_words(std::uint32_t* dst, std::uint64_t first, std::uint64_t count) const noexcept;
 
+  std::uint64_t key() const noexcept { return key_[0] | std::uint64_t{key_[1]} << 32; }
+  std::uint64_t seed() const noexcept { return seed_; }
+
  private:
   std::array<std::uint32_t, 2> key_;
   std::uint64_t seed_;
 };
+
+// The normal_steps elements that fill_normal takes, in storage form, that of the lowest step first.
+void fill_normal_elements(void* dst, dtype type, double scale);
 
 }  // namespace msabench

@@ -21,6 +21,7 @@
 #include "core/problem.h"
 #include "core/run_spec.h"
 #include "core/tensor_view.h"
+#include "inputs/generated_extent.h"
 
 namespace msabench {
 
@@ -59,11 +60,12 @@ class session_events {
 };
 
 // Memory that tensors lie in, guard bands included, as the host made it. `contents`: bytes from its start that hold
-// anything; nobody reads or writes the others.
+// anything; nobody reads or writes the others. `generated`: within them, what the generator gives.
 struct memory_region {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> contents;
+  std::vector<generated_extent> generated = {};
 };
 
 // The tensors of a case, and the regions in which they lie (for devices only). `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.

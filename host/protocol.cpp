@@ -183,7 +183,8 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
   region_list regions;
   json tensors = json::array();
   const auto add = [&](const buffer& b, int plan) {
-    tensors.push_back(encode_tensor(b, plan, regions.index_of(b, contents)));
+    // What changes between launches is what the region holds then.
+    tensors.push_back(encode_tensor(b, plan, regions.index_of(b, contents, !set.before_launch)));
   };
   for (const buffer& b : set.inputs) add(b, 0);
   for (const buffer& b : set.outputs) add(b, 0);
@@ -226,7 +227,7 @@ execute_request decode_execute(message& in) {
   for (std::size_t i = 0; i < regions.size(); ++i) {
     r.regions.push_back(map_region(regions[i], in.fds[i]));
     const mapped_region& mapped = r.regions.back();
-    memory_region known{mapped.memory->data(), mapped.memory->bytes(), mapped.filled};
+    memory_region known{mapped.memory->data(), mapped.memory->bytes(), mapped.filled, mapped.generated};
     known.contents.insert(known.contents.end(), mapped.poisoned.begin(), mapped.poisoned.end());
     r.bound.regions.push_back(std::move(known));
   }

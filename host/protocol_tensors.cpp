@@ -16,6 +16,9 @@ using nlohmann::json;
 
 constexpr std::array<enum_word<direction>, 2> directions = {{{direction::in, "in"}, {direction::out, "out"}}};
 
+constexpr std::uint64_t group_elements = 4;  // that a counter of the generator gives
+constexpr int most_exponent = 100;
+
 json ranges_json(const std::vector<extent>& contents, extent::kind which) {
   json ranges = json::array();
   for (const extent& e : contents)
@@ -36,7 +39,68 @@ byte_ranges read_ranges(const json_fields& fields, std::string_view key, std::ui
   return read;
 }
 
+json generated_json(const generated_extent& e) {
+  return {{"slot", std::string(name(e.where))},
+          {"dtype", dtype_to_json(e.type)},
+          {"begin", e.begin},
+          {"first", e.first},
+          {"count", e.count},
+          {"key", std::to_string(e.key)},
+          {"seed", std::to_string(e.seed)},
+          {"exponent", e.exponent}};
+}
+
+bool within_one(const generated_extent& e, const byte_ranges& ranges) {
+  return std::ranges::any_of(ranges, [&](const auto& r) { return e.begin >= r.first && e.end() <= r.second; });
+}
+
+// Ascending, apart, and inside `filled`.
+std::vector<generated_extent> read_generated(const json_fields& from, const byte_ranges& filled) {
+  std::vector<generated_extent> all;
+  if (!from.has("generated")) return all;
+  for (const json& element : list_of(from, "generated")) {
+    const json_fields fields("generated", element);
+    generated_extent e;
+    e.where = read_slot(fields);
+    const json& type = fields.require("dtype");
+    fields.read("dtype", e.type);
+    fields.read("begin", e.begin);
+    fields.read("first", e.first);
+    fields.read("count", e.count);
+    fields.read_uint64_string("key", e.key);
+    fields.read_uint64_string("seed", e.seed);
+    fields.read("exponent", e.exponent);
+    if (!is_stored(e.type) || e.type == i32 || size_bytes(e.type) > 4)
+      fields.refuse("dtype", type, "is not made by the generator");
+    if (e.first % group_elements != 0) fields.refuse("first", e.first, "begins within a counter");
+    if (e.count % group_elements != 0 || e.count == 0) fields.refuse("count", e.count, "is no number of counters");
+    // Whose bytes are a number that no product overflows.
+    if (e.count > (std::uint64_t{1} << 48) || e.begin > (std::uint64_t{1} << 60) || !within_one(e, filled))
+      fields.refuse("count", e.count, "leaves what is filled");
+    const std::uint64_t group_bytes = group_elements * static_cast<std::uint64_t>(size_bytes(e.type));
+    if (e.begin % group_bytes != 0) fields.refuse("begin", e.begin, "is not aligned to what a counter gives");
+    if (!all.empty() && e.begin < all.back().end()) fields.refuse("begin", e.begin, "overlaps or does not ascend");
+    if (e.exponent < -most_exponent || e.exponent > most_exponent)
+      fields.refuse("exponent", e.exponent, "scales beyond every format");
+    all.push_back(e);
+  }
+  return all;
+}
+
 }  // namespace
+
+byte_ranges uploaded(const byte_ranges& filled, const std::vector<generated_extent>& generated) {
+  byte_ranges rest;
+  auto next = generated.begin();
+  for (auto [begin, end] : filled) {
+    for (; next != generated.end() && next->begin < end; ++next) {
+      if (begin < next->begin) rest.emplace_back(begin, next->begin);
+      begin = next->end();
+    }
+    if (begin < end) rest.emplace_back(begin, end);
+  }
+  return rest;
+}
 
 const json& list_of(const json_fields& fields, std::string_view key) {
   const json& list = fields.require(key);
@@ -52,9 +116,10 @@ slot read_slot(const json_fields& fields) {
   return *found;
 }
 
-int region_list::index_of(const buffer& b, bool contents) {
+int region_list::index_of(const buffer& b, bool contents, bool generated) {
   if (!b.region) return -1;
   const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
+  // Of K and V in one region, runs are those of a page each: too short to be listed here.
   if (!is_new) return at->second;
   fds.push_back(b.region->fd());
   json one = {{"bytes", b.region->bytes()},
@@ -65,6 +130,10 @@ int region_list::index_of(const buffer& b, bool contents) {
     one["filled"] = b.contents.empty() ? json::array({json::array({std::uint64_t{0}, b.region->bytes()})})
                                        : ranges_json(b.contents, extent::kind::filled);
     one["poisoned"] = ranges_json(b.contents, extent::kind::poisoned);
+    if (generated && !b.generated.empty()) {
+      one["generated"] = json::array();
+      for (const generated_extent& e : b.generated) one["generated"].push_back(generated_json(e));
+    }
   }
   list.push_back(std::move(one));
   return at->second;
@@ -91,10 +160,12 @@ mapped_region map_region(const json& element, unique_fd& fd) {
   fields.require("bytes");
   fields.read("bytes", bytes);
   fields.read("guard_bytes", guard_bytes);
-  mapped_region r{std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}, {}};
+  mapped_region r{
+      std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}, {}, {}};
   r.unmapped = read_ranges(fields, "unmapped", r.memory->bytes());
   r.filled = read_ranges(fields, "filled", r.memory->bytes());
   r.poisoned = read_ranges(fields, "poisoned", r.memory->bytes());
+  r.generated = read_generated(fields, r.filled);
   take_access(r);
   return r;
 }

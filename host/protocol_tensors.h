@@ -22,8 +22,9 @@ slot read_slot(const json_fields& fields);
 // Regions in order of first use; K and V may share one.
 class region_list {
  public:
-  // -1: the tensor is empty and has no region. `contents` true tells which ranges hold values, and which poison.
-  int index_of(const buffer& b, bool contents = false);
+  // -1: the tensor is empty and has no region. `contents` true tells which ranges hold values, and which poison;
+  // `generated` also which of them hold what the generator gives.
+  int index_of(const buffer& b, bool contents = false, bool generated = false);
 
   std::vector<int> fds;
   nlohmann::json list = nlohmann::json::array();
@@ -40,7 +41,11 @@ struct mapped_region {
   std::unique_ptr<shared_region> memory;
   byte_ranges unmapped;          // bytes from its start that nobody may touch
   byte_ranges filled, poisoned;  // where that was told
+  std::vector<generated_extent> generated;
 };
+// What of the filled ranges is not generated.
+byte_ranges uploaded(const byte_ranges& filled, const std::vector<generated_extent>& generated);
+
 mapped_region map_region(const nlohmann::json& element, unique_fd& fd);
 void take_access(const mapped_region& r);
 

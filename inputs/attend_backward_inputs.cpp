@@ -196,7 +196,7 @@ void fill_backward(const fill_job& job, const selection& chosen) {
     const carried_gradient values(job, chosen);
     fill_queries(job, slot::d_out, 1, [&](std::int64_t row, std::byte* packed) { values.write(row, packed); });
   } else {
-    fill_queries(job, slot::d_out, 1, [](std::int64_t, std::byte*) {});
+    fill_queries(job, slot::d_out, 1, {});
   }
   buffer &out = job.input(slot::out), &lse = job.input(slot::lse);
   if (!out.region) return;

@@ -18,6 +18,7 @@ namespace {
 void fill_q(const fill_job& job, const attend_family& values) {
   const problem& p = job.set.agreed;
   const std::int64_t group_bytes = std::int64_t{p.group()} * p.d * size_bytes(p.q);
+  if (values.writes_nothing()) return fill_queries(job, slot::q, values.q_scale(), {});
   fill_queries(job, slot::q, values.q_scale(), [&](std::int64_t row, std::byte* packed) {
     for (std::int64_t head = 0; head < p.hkv; ++head) values.write_q(row, head, packed + head * group_bytes);
   });

@@ -28,7 +28,8 @@ class half_filler {
         d_(job.width),
         row_bytes_(static_cast<std::size_t>(d_ * size_bytes(into.desc.type))) {}
 
-  void fill(const cache_tile& tile, std::vector<std::byte>& scratch) const {
+  // Whether the tile holds nothing but its part of the stream, row behind row.
+  bool fill(const cache_tile& tile, std::vector<std::byte>& scratch) const {
     const dtype type = into_.desc.type;
     scratch.resize(tile.rows.size() * row_bytes_);
     const bool any_value = std::any_of(tile.rows.begin(), tile.rows.end(),
@@ -42,15 +43,20 @@ class half_filler {
     for (std::size_t i = 0; i < tile.rows.size() && any_value; ++i) {
       std::byte* const row = scratch.data() + i * row_bytes_;
       const cache_row& r = tile.rows[i];
-      if (r.state == row_state::value)
-        write_(r.place, row);
-      else if (r.state == row_state::far)
+      if (r.state == row_state::value) {
+        if (write_) write_(r.place, row);
+      } else if (r.state == row_state::far) {
         enlarge(row);
-      else
+      } else {
         poison({row, row_bytes_}, tile);
+      }
     }
     copy_out(tile, scratch);
+    return !write_ && packed(tile) &&
+           std::ranges::all_of(tile.rows, [](const cache_row& r) { return r.state == row_state::value; });
   }
+
+  const stream& values() const { return values_; }
 
  private:
   // A power of two: exact, as neither the values nor the results are near an end of any format.
@@ -61,11 +67,14 @@ class half_filler {
     narrow(values.data(), d_, row, into_.desc.type, 0);
   }
 
+  bool packed(const cache_tile& tile) const {
+    return tile.rows.back().offset - tile.rows.front().offset == (std::ssize(tile.rows) - 1) * d_;
+  }
+
   void copy_out(const cache_tile& tile, std::span<const std::byte> values) const {
-    const std::int64_t size = size_bytes(into_.desc.type), count = static_cast<std::int64_t>(tile.rows.size());
+    const std::int64_t size = size_bytes(into_.desc.type);
     std::byte* const base = into_.region->data() + into_.offset;
-    const bool packed = tile.rows.back().offset - tile.rows.front().offset == (count - 1) * d_;
-    if (packed) {
+    if (packed(tile)) {
       std::memcpy(base + tile.rows.front().offset * size, values.data(), values.size());
       return;
     }
@@ -106,6 +115,11 @@ void fill_region(const cache_contents& job, const cache_tiles& tiles, std::span<
   std::vector<half_filler> fillers;
   for (buffer* half : halves) fillers.emplace_back(job, *half);
 
+  // Of tiles that are drawn in one piece, in elements of a half; the others have no count.
+  struct piece {
+    std::uint64_t offset = 0, first = 0, count = 0;
+  };
+  std::vector<std::vector<piece>> drawn(halves.size(), std::vector<piece>(static_cast<std::size_t>(tiles.count())));
   std::byte* const base = front.region->data();
   const std::int64_t count = tiles.count();
   const bool large = front.region->bytes() > small_bytes;
@@ -118,14 +132,26 @@ void fill_region(const cache_contents& job, const cache_tiles& tiles, std::span<
       if (!tiles.filled(i)) continue;
       tiles.describe(i, tile);
       if (gaps) fill_poison({base + tile.begin, base + tile.end}, type, input_poison_launch, job.definition.seed);
-      for (const half_filler& half : fillers) half.fill(tile, scratch);
+      for (std::size_t half = 0; half < fillers.size(); ++half)
+        if (fillers[half].fill(tile, scratch))
+          drawn[half][static_cast<std::size_t>(i)] = {static_cast<std::uint64_t>(tile.rows.front().offset),
+                                                      static_cast<std::uint64_t>(tile.first_row * job.width),
+                                                      tile.rows.size() * static_cast<std::uint64_t>(job.width)};
     }
   }
 
   const std::uint64_t bytes = front.region->bytes();
   fill_poison({base + tiles.end(), base + bytes}, type, input_poison_launch, job.definition.seed);
   const std::vector<extent> contents = tiles.contents(bytes);
-  for (buffer* half : halves) half->contents = contents;
+  for (std::size_t half = 0; half < halves.size(); ++half) {
+    buffer& into = *halves[half];
+    into.contents = contents;
+    generated_list list(into.where, type, fillers[half].values(), 1);
+    for (const piece& p : drawn[half])
+      if (p.count > 0)
+        list.add(into.offset + p.offset * static_cast<std::uint64_t>(size_bytes(type)), p.first, p.count);
+    into.generated = list.finish();
+  }
 }
 
 // The unit of a cache that a scale belongs to.
@@ -141,7 +167,7 @@ write_values divided(const cache_contents& job, bool shares_pages, const operand
   if (!scales.present() || !scales.divides()) return write;
   return [&rows = job.rows, shares_pages, heads = job.heads, width = job.width, scales, type, write = std::move(write)](
              const key_place& at, void* dst) {
-    write(at, dst);
+    if (write) write(at, dst);
     divide_stored(dst, type, width, scales.at(number_of(rows, shares_pages, heads, at)));
   };
 }
@@ -175,16 +201,21 @@ buffer with_head(const buffer& of_keys) {
 }
 
 cache_contents contents_of(const cache_job& job) {
-  return {job.definition,
-          job.agreed,
-          job.rows,
-          job.pool,
-          job.agreed.hkv,
-          job.agreed.d,
-          job.values.names_places(),
-          [&](std::int64_t b, std::int64_t head, std::int64_t block) { return job.chosen.keys_read(b, head, block); },
-          [&](const key_place& at, void* dst) { job.values.write_k(at, dst); },
-          [&](const key_place& at, void* dst) { job.values.write_v(at, dst); }};
+  cache_contents contents{
+      job.definition,
+      job.agreed,
+      job.rows,
+      job.pool,
+      job.agreed.hkv,
+      job.agreed.d,
+      job.values.names_places(),
+      [&](std::int64_t b, std::int64_t head, std::int64_t block) { return job.chosen.keys_read(b, head, block); },
+      {},
+      {}};
+  if (job.values.writes_nothing()) return contents;
+  contents.write_k = [&](const key_place& at, void* dst) { job.values.write_k(at, dst); };
+  contents.write_v = [&](const key_place& at, void* dst) { job.values.write_v(at, dst); };
+  return contents;
 }
 
 }  // namespace
@@ -226,6 +257,7 @@ void fill_index_cache(const cache_contents& given, bool shares_pages, buffer& k_
   buffer* const only[] = {&one_head};
   fill_region(contents, cache_tiles(contents, one_head), only);
   k_idx.contents = one_head.contents;
+  k_idx.generated = one_head.generated;
   if (k_idx_scale == nullptr) return;
   if (scales.form() == scale_form::tensor) return fill_one_scale(given, scales, *k_idx_scale);
   buffer scale_of_head = with_head(*k_idx_scale);

@@ -51,7 +51,7 @@ struct cache_contents {
   bool names_places;      // as attend_family::names_places
   // How many keys of a block of (sequence, head) some row reads: the first so many.
   std::function<std::int64_t(std::int64_t sequence, std::int64_t head, std::int64_t block)> keys_read;
-  // Overwrites the normal values of one key, or leaves them.
+  // Overwrites the normal values of one key, or leaves them; empty: leaves all.
   std::function<void(const key_place&, void*)> write_k, write_v;
 };
 

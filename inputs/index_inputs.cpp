@@ -46,12 +46,15 @@ void fill_index_branch(const fill_job& job, const index_family& values, bool sha
   const auto number = [&](std::int64_t row, std::int64_t head) {
     return static_cast<std::uint64_t>(row * p.hi + head);
   };
-  fill_queries(job, slot::q_idx, values.q_scale(), [&](std::int64_t row, std::byte* packed) {
+  const bool divided = scales.present() && scales.divides();
+  const auto write_q = [&](std::int64_t row, std::byte* packed) {
     values.write_q(row, packed);
-    if (!scales.present() || !scales.divides()) return;
+    if (!divided) return;
     for (std::int64_t head = 0; head < p.hi; ++head)
       divide_stored(packed + head * p.di * size_bytes(p.q_idx), p.q_idx, p.di, scales.at(number(row, head)));
-  });
+  };
+  fill_queries(job, slot::q_idx, values.q_scale(),
+               values.writes_nothing() && !divided ? std::function<void(std::int64_t, std::byte*)>() : write_q);
   if (scales.present()) fill_query_scales(job, scales, number);
   // The last row of a sequence sees all of its keys; a sequence without rows is read by nobody.
   const auto keys_read = [&](std::int64_t b, std::int64_t, std::int64_t block) {
@@ -62,7 +65,8 @@ void fill_index_branch(const fill_job& job, const index_family& values, bool sha
       most = std::max(most, chosen->keys_read(b, head, block));
     return most;
   };
-  const auto write_k = [&](const key_place& at, void* dst) { values.write_k(at, dst); };
+  std::function<void(const key_place&, void*)> write_k;
+  if (!values.writes_nothing()) write_k = [&](const key_place& at, void* dst) { values.write_k(at, dst); };
   fill_index_cache({c, p, job.rows, pool ? &*pool : nullptr, 1, p.di, false, keys_read, write_k, {}}, share,
                    job.input(slot::k_idx), p.idx_scale != 0 ? &job.input(slot::k_idx_scale) : nullptr);
 }

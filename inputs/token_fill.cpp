@@ -27,12 +27,16 @@ void fill_queries(const fill_job& job, slot where, double scale,
       if (scale != 0)
         normal.fill_normal(packed_row.data(), type, static_cast<std::uint64_t>(row * row_values),
                            static_cast<std::uint64_t>(row_values), scale);
-      write(row, packed_row.data());
+      if (write) write(row, packed_row.data());
       for (std::int64_t head = 0; head < heads; ++head)
         std::memcpy(q.region->data() + (row * strides[0] + head * strides[1]) * size,
                     packed_row.data() + head * width * size, static_cast<std::size_t>(width * size));
     }
   }
+  if (write || scale == 0 || strides != packed_strides(q.desc.shape)) return;
+  generated_list drawn(where, type, normal, scale);
+  drawn.add(q.offset, 0, static_cast<std::uint64_t>(rows * row_values));
+  q.generated = drawn.finish();
 }
 
 void fill_table(const fill_job& job, slot where, const page_pool& pool) {

@@ -11,7 +11,8 @@
 namespace msabench {
 
 // Queries [T, heads, width] of slot `where`: normal values times `scale` (a power of two; 0: zeros), over which
-// write(row, values) writes what it wants of the row's packed values. Called from several threads at once.
+// write(row, values) writes what it wants of the row's packed values, called from several threads at once; empty:
+// nothing.
 void fill_queries(const fill_job& job, slot where, double scale,
                   const std::function<void(std::int64_t row, std::byte* values)>& write);
 

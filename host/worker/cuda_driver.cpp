@@ -241,8 +241,9 @@ void cuda_device::launch_graph(void* graph, void* stream) const {
 void cuda_device::destroy_graph(void* graph) const noexcept { call_->destroy_executable(graph); }
 
 void* cuda_device::load_kernel(const char* ptx, const char* name) const {
-  void *module = nullptr, *kernel = nullptr;
-  check(call_->load_module(&module, ptx), "cuModuleLoadData");
+  void*& module = modules_[ptx];
+  void* kernel = nullptr;
+  if (module == nullptr) check(call_->load_module(&module, ptx), "cuModuleLoadData");
   check(call_->get_function(&kernel, module, name), "cuModuleGetFunction");
   return kernel;
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,7 +75,7 @@ class cuda_device {
   void launch_graph(void* graph, void* stream) const;
   void destroy_graph(void* graph) const noexcept;
 
-  // A kernel of PTX text; it stays loaded. `parameters`: addresses of its arguments.
+  // A kernel of PTX text, which stays loaded and is known by its address afterwards. `parameters`: addresses of its arguments.
   void* load_kernel(const char* ptx, const char* name) const;
   void launch_kernel(void* kernel, unsigned blocks, unsigned threads, void** parameters, void* stream) const;
 
@@ -84,6 +85,7 @@ class cuda_device {
   void check(int code, const char* call) const;
 
   std::unique_ptr<functions> call_;
+  mutable std::map<const char*, void*> modules_;
   int device_ = 0;
   void* context_ = nullptr;
 };

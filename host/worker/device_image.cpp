@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/environment_error.h"
 #include "core/error.h"
+#include "host/protocol_tensors.h"
 
 namespace msabench {
 namespace {
@@ -25,7 +28,7 @@ device_address allocate(const cuda_device& device, std::uint64_t bytes) {
 }  // namespace
 
 device_image::device_image(std::shared_ptr<cuda_device> device, const bound_case& c)
-    : device_(std::move(device)), case_(c) {
+    : device_(device), case_(c), generator_(std::move(device)) {
   images_.reserve(c.regions.size());
   for (const memory_region& r : c.regions) {
     images_.push_back(allocate(*device_, r.bytes));
@@ -41,9 +44,15 @@ device_image::~device_image() {
 void device_image::upload() {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    for (const auto& [begin, end] : r.contents) device_->upload(images_[i] + begin, r.data + begin, end - begin);
+    for (const auto& [begin, end] : protocol::uploaded(r.contents, r.generated))
+      device_->upload(images_[i] + begin, r.data + begin, end - begin);
+    for (const generated_extent& e : r.generated) generator_.make(images_[i], e);
   }
   device_->settle();
+  if (std::exchange(verified_, true)) return;
+  for (std::size_t i = 0; i < images_.size(); ++i)
+    for (const generated_extent& e : case_.regions[i].generated)
+      generator_.verify(images_[i], e, case_.regions[i].data);
 }
 
 void device_image::download() {

@@ -10,6 +10,7 @@
 
 #include "host/plugin_session.h"
 #include "host/worker/cuda_driver.h"
+#include "host/worker/device_generator.h"
 
 namespace msabench {
 
@@ -21,7 +22,8 @@ class device_image {
   ~device_image();
   device_image(const device_image&) = delete;
 
-  // What the host holds: ranges with contents; the rest of the image is NaN in every type.
+  // What the host holds: ranges with contents; the rest of the image is NaN in every type. What the generator gives is
+  // made here, and checked against the host's the first time.
   void upload();
   // Back into the host's regions, the same ranges.
   void download();
@@ -35,6 +37,8 @@ class device_image {
   const bound_case& case_;
   std::vector<device_address> images_;  // of case_.regions
   std::vector<device_address> left_;
+  device_generator generator_;
+  bool verified_ = false;
 };
 
 }  // namespace msabench

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/environment_error.h"
+#include "host/worker/device_generator.h"
 #include "host/worker/timing_memory.h"
 #include "inputs/checksum.h"
 
@@ -19,12 +20,15 @@ class device_timing_memory final : public timing_memory {
  public:
   device_timing_memory(std::shared_ptr<cuda_device> device, std::vector<protocol::mapped_region>& regions,
                        std::vector<std::int64_t> sets)
-      : device_(std::move(device)), regions_(regions), copies_(regions.size()) {
-    for (std::size_t r = 0; r < regions.size(); ++r)
-      for (std::int64_t s = 0; s < std::max<std::int64_t>(sets[r], 1); ++s) {
-        copies_[r].push_back(allocate(regions[r].memory->bytes()));
-        fill(r, s);
+      : device_(device), regions_(regions), copies_(regions.size()), generator_(std::move(device)) {
+    for (std::size_t r = 0; r < regions.size(); ++r) {
+      add(r);
+      fill_first(r);
+      for (std::int64_t s = 1; s < sets[r]; ++s) {
+        add(r);
+        copy_first(r);
       }
+    }
     device_->settle();
   }
 
@@ -76,15 +80,28 @@ class device_timing_memory final : public timing_memory {
     }
   }
 
-  // As on a CPU, poison in the first set is enough.
-  void fill(std::size_t region, std::int64_t set) const {
+  void add(std::size_t region) {
+    const std::uint64_t bytes = regions_[region].memory->bytes();
+    copies_[region].push_back(allocate(bytes));
+    device_->fill(copies_[region].back(), nobodys, bytes);
+  }
+
+  void fill_first(std::size_t region) {
     const protocol::mapped_region& from = regions_[region];
-    const device_address to = copies_[region].back();
-    device_->fill(to, nobodys, from.memory->bytes());
-    std::vector<const protocol::byte_ranges*> copied = {&from.filled};
-    if (set == 0) copied.push_back(&from.poisoned);
-    for (const auto* ranges : copied)
+    const device_address to = copies_[region].front();
+    const protocol::byte_ranges rest = protocol::uploaded(from.filled, from.generated);
+    for (const auto* ranges : {&rest, &from.poisoned})
       for (const auto& [begin, end] : *ranges) device_->upload(to + begin, from.memory->data() + begin, end - begin);
+    for (const generated_extent& e : from.generated) generator_.make(to, e);
+    for (const generated_extent& e : from.generated) generator_.verify(to, e, from.memory->data());
+  }
+
+  // As on a CPU, poison in the first set is enough.
+  void copy_first(std::size_t region) const {
+    const device_address from = copies_[region].front(), to = copies_[region].back();
+    // The default stream: behind what was uploaded and made.
+    for (const auto& [begin, end] : regions_[region].filled)
+      device_->copy(to + begin, from + begin, end - begin, nullptr);
   }
 
   // visit(bytes as they are now, their offset, their number) for what the host wrote, a part at a time, while it is true.
@@ -104,6 +121,7 @@ class device_timing_memory final : public timing_memory {
   std::shared_ptr<cuda_device> device_;
   std::vector<protocol::mapped_region>& regions_;
   std::vector<std::vector<device_address>> copies_;
+  device_generator generator_;
 };
 
 }  // namespace

@@ -48,6 +48,9 @@ class attend_family {
   // True where v names the place of a key: then keys that nobody should read hold their values too instead of poison,
   // so that a wrong address is named and not only noticed.
   virtual bool names_places() const { return false; }
+
+  // True where the functions above leave all values as they are.
+  virtual bool writes_nothing() const { return false; }
 };
 
 // Channel of `code` for a KV head: codes of neighbouring heads are 17 channels apart.
@@ -93,6 +96,8 @@ class index_family {
   virtual void write_k(const key_place&, void*) const {}
   // Writes the queries [Hi, di] of a row, or leaves the normal ones.
   virtual void write_q(std::int64_t, void*) const {}
+  // True where these leave all values as they are.
+  virtual bool writes_nothing() const { return false; }
 };
 
 std::unique_ptr<index_family> make_random_index(const index_context&);

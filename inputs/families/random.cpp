@@ -12,6 +12,7 @@ class random_values : public attend_family {
  public:
   explicit random_values(double q_scale) : q_scale_(q_scale) {}
   double q_scale() const override { return q_scale_; }
+  bool writes_nothing() const override { return true; }
 
  private:
   double q_scale_;
@@ -21,6 +22,7 @@ class random_index : public index_family {
  public:
   explicit random_index(double q_scale) : q_scale_(q_scale) {}
   double q_scale() const override { return q_scale_; }
+  bool writes_nothing() const override { return true; }
 
  private:
   double q_scale_;

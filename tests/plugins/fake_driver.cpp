@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
 // GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
-// nothing but take a moment; the kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one number after the other,
-// or behind `launches:` one for each launch, however often it is asked.
+// nothing but take a moment, with two exceptions. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
+// number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
+// makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
+// MSABENCH_FAKE_UPLOADS bytes, if that is set.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +12,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "host/worker/generated_group.h"
 
 namespace {
 
@@ -44,6 +48,30 @@ void work(std::chrono::microseconds time) {
   for (const auto until = clock_type::now() + time; clock_type::now() < until;) std::this_thread::yield();
 }
 
+template <class Value>
+Value argument(void** arguments, int which) {
+  return *static_cast<Value*>(arguments[which]);
+}
+
+template <class Stored>
+void generate(void** arguments) {
+  using msabench::generated_group;
+  auto* const to = argument<generated_group<Stored>*>(arguments, 0);
+  const auto groups = argument<std::uint64_t>(arguments, 1), first = argument<std::uint64_t>(arguments, 2);
+  const auto key = argument<std::uint64_t>(arguments, 3), seed = argument<std::uint64_t>(arguments, 4);
+  const auto* const of_steps = argument<const Stored*>(arguments, 5);
+  for (std::uint64_t i = 0; i < groups; ++i) to[i] = msabench::make_group(of_steps, key, seed, first + i);
+  const char* const how = std::getenv("MSABENCH_FAKE_GENERATOR");
+  if (how != nullptr && std::string(how) == "wrong") to[groups - 1].elements[3] ^= 1;
+}
+
+bool may_upload(std::size_t bytes) {
+  static const char* const most = std::getenv("MSABENCH_FAKE_UPLOADS");
+  static std::size_t all = 0;
+  all += bytes;
+  return most == nullptr || all <= std::strtoull(most, nullptr, 10);
+}
+
 }  // namespace
 
 #define DRIVER extern "C" __attribute__((visibility("default"))) int
@@ -61,6 +89,7 @@ DRIVER cuMemAlloc_v2(std::uint64_t* to, std::size_t bytes) {
 }
 DRIVER cuMemFree_v2(std::uint64_t at) { return std::free(reinterpret_cast<void*>(at)), 0; }
 DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
+  if (!may_upload(bytes)) return 1;
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
 }
 DRIVER cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
@@ -105,7 +134,11 @@ DRIVER cuModuleLoadData(void** to, const void*) { return *to = &context, 0; }
 DRIVER cuModuleGetFunction(void** to, void*, const char* name) { return *to = ::strdup(name), 0; }
 DRIVER cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
                       void** arguments, void**) {
-  if (std::strcmp(static_cast<const char*>(kernel), "tell_clock") != 0) return work(std::chrono::microseconds(20)), 0;
+  const std::string name = static_cast<const char*>(kernel);
+  if (name == "generate_1") return generate<std::uint8_t>(arguments), 0;
+  if (name == "generate_2") return generate<std::uint16_t>(arguments), 0;
+  if (name == "generate_4") return generate<std::uint32_t>(arguments), 0;
+  if (name != "tell_clock") return work(std::chrono::microseconds(20)), 0;
   const std::uint64_t nanoseconds = 50000, counted[2] = {static_cast<std::uint64_t>(next_mhz() * 50), nanoseconds};
   std::memcpy(*static_cast<void**>(arguments[0]), counted, sizeof counted);
   return 0;
