@@ -84,7 +84,7 @@ probe_answer probe_session::run(const probe_call& call) {
       store(q.region->data() + q.offset, type_, queries.offset(0, h, i), call.q ? call.q(h, i) : 0);
   write_rows(set, slot::k, call.keys, agreed.agreed.page_size, call.k);
   write_rows(set, slot::v, call.keys, agreed.agreed.page_size, call.v);
-  for (buffer& b : set.inputs) b.generated.clear();
+  for (buffer& b : set.inputs) b.generated = {};
   set.inputs_checksum = checksum_inputs(set);
 
   run_spec how;

@@ -21,7 +21,7 @@
 #include "core/problem.h"
 #include "core/run_spec.h"
 #include "core/tensor_view.h"
-#include "inputs/generated_extent.h"
+#include "inputs/generated_stream.h"
 
 namespace msabench {
 
@@ -65,7 +65,7 @@ struct memory_region {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> contents;
-  std::vector<generated_extent> generated = {};
+  generated_stream generated = {};
 };
 
 // The tensors of a case, and the regions in which they lie (for devices only). `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.

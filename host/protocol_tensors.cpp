@@ -39,63 +39,54 @@ byte_ranges read_ranges(const json_fields& fields, std::string_view key, std::ui
   return read;
 }
 
-json generated_json(const generated_extent& e) {
-  return {{"slot", std::string(name(e.where))},
-          {"dtype", dtype_to_json(e.type)},
-          {"begin", e.begin},
-          {"first", e.first},
-          {"count", e.count},
-          {"key", std::to_string(e.key)},
-          {"seed", std::to_string(e.seed)},
-          {"exponent", e.exponent}};
+json generated_json(const generated_stream& g) {
+  json runs = json::array();
+  for (const generated_run& r : g.runs) runs.push_back({r.begin, r.first, r.count});
+  return {{"slot", std::string(name(g.where))}, {"dtype", dtype_to_json(g.type)}, {"key", std::to_string(g.key)},
+          {"seed", std::to_string(g.seed)},     {"exponent", g.exponent},         {"runs", std::move(runs)}};
 }
 
-bool within_one(const generated_extent& e, const byte_ranges& ranges) {
-  return std::ranges::any_of(ranges, [&](const auto& r) { return e.begin >= r.first && e.end() <= r.second; });
-}
-
-// Ascending, apart, and inside `filled`.
-std::vector<generated_extent> read_generated(const json_fields& from, const byte_ranges& filled) {
-  std::vector<generated_extent> all;
-  if (!from.has("generated")) return all;
-  for (const json& element : list_of(from, "generated")) {
-    const json_fields fields("generated", element);
-    generated_extent e;
-    e.where = read_slot(fields);
-    const json& type = fields.require("dtype");
-    fields.read("dtype", e.type);
-    fields.read("begin", e.begin);
-    fields.read("first", e.first);
-    fields.read("count", e.count);
-    fields.read_uint64_string("key", e.key);
-    fields.read_uint64_string("seed", e.seed);
-    fields.read("exponent", e.exponent);
-    if (!is_stored(e.type) || e.type == i32 || size_bytes(e.type) > 4)
-      fields.refuse("dtype", type, "is not made by the generator");
-    if (e.first % group_elements != 0) fields.refuse("first", e.first, "begins within a counter");
-    if (e.count % group_elements != 0 || e.count == 0) fields.refuse("count", e.count, "is no number of counters");
-    // Whose bytes are a number that no product overflows.
-    if (e.count > (std::uint64_t{1} << 48) || e.begin > (std::uint64_t{1} << 60) || !within_one(e, filled))
-      fields.refuse("count", e.count, "leaves what is filled");
-    const std::uint64_t group_bytes = group_elements * static_cast<std::uint64_t>(size_bytes(e.type));
-    if (e.begin % group_bytes != 0) fields.refuse("begin", e.begin, "is not aligned to what a counter gives");
-    if (!all.empty() && e.begin < all.back().end()) fields.refuse("begin", e.begin, "overlaps or does not ascend");
-    if (e.exponent < -most_exponent || e.exponent > most_exponent)
-      fields.refuse("exponent", e.exponent, "scales beyond every format");
-    all.push_back(e);
+generated_stream read_generated(const json& in, const byte_ranges& filled) {
+  const json_fields fields("generated", in);
+  generated_stream g;
+  g.where = read_slot(fields);
+  const json& type = fields.require("dtype");
+  fields.read("dtype", g.type);
+  if (!is_stored(g.type) || g.type == i32 || size_bytes(g.type) > 4)
+    fields.refuse("dtype", type, "is not made by the generator");
+  fields.read_uint64_string("key", g.key);
+  fields.read_uint64_string("seed", g.seed);
+  fields.read("exponent", g.exponent);
+  if (g.exponent < -most_exponent || g.exponent > most_exponent)
+    fields.refuse("exponent", g.exponent, "scales beyond every format");
+  const auto size = static_cast<std::uint64_t>(size_bytes(g.type));
+  auto range = filled.begin();
+  std::uint64_t last = 0;
+  for (const json& run : list_of(fields, "runs")) {
+    if (!run.is_array() || run.size() != 3 ||
+        !std::ranges::all_of(run, [](const json& n) { return n.is_number_unsigned(); }))
+      fields.refuse("runs", run, "is no run [begin, first, count]");
+    const generated_run r{run[0].get<std::uint64_t>(), run[1].get<std::uint64_t>(), run[2].get<std::uint64_t>()};
+    if (r.first % group_elements != 0 || r.count % group_elements != 0 || r.begin % (group_elements * size) != 0)
+      fields.refuse("runs", run, "is not made of whole counters");
+    while (range != filled.end() && range->second <= r.begin) ++range;
+    if (range == filled.end() || r.begin < std::max(range->first, last) || r.count > (range->second - r.begin) / size)
+      fields.refuse("runs", run, "does not ascend, or leaves what is filled");
+    last = g.end_of(r);
+    g.runs.push_back(r);
   }
-  return all;
+  return g;
 }
 
 }  // namespace
 
-byte_ranges uploaded(const byte_ranges& filled, const std::vector<generated_extent>& generated) {
+byte_ranges uploaded(const byte_ranges& filled, const generated_stream& generated) {
   byte_ranges rest;
-  auto next = generated.begin();
+  auto next = generated.runs.begin();
   for (auto [begin, end] : filled) {
-    for (; next != generated.end() && next->begin < end; ++next) {
+    for (; next != generated.runs.end() && next->begin >= begin && next->begin < end; ++next) {
       if (begin < next->begin) rest.emplace_back(begin, next->begin);
-      begin = next->end();
+      begin = generated.end_of(*next);
     }
     if (begin < end) rest.emplace_back(begin, end);
   }
@@ -119,7 +110,7 @@ slot read_slot(const json_fields& fields) {
 int region_list::index_of(const buffer& b, bool contents, bool generated) {
   if (!b.region) return -1;
   const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
-  // Of K and V in one region, runs are those of a page each: too short to be listed here.
+  // Of K and V in one region the generated runs of the first are told, those of the second uploaded.
   if (!is_new) return at->second;
   fds.push_back(b.region->fd());
   json one = {{"bytes", b.region->bytes()},
@@ -130,10 +121,7 @@ int region_list::index_of(const buffer& b, bool contents, bool generated) {
     one["filled"] = b.contents.empty() ? json::array({json::array({std::uint64_t{0}, b.region->bytes()})})
                                        : ranges_json(b.contents, extent::kind::filled);
     one["poisoned"] = ranges_json(b.contents, extent::kind::poisoned);
-    if (generated && !b.generated.empty()) {
-      one["generated"] = json::array();
-      for (const generated_extent& e : b.generated) one["generated"].push_back(generated_json(e));
-    }
+    if (generated && !b.generated.runs.empty()) one["generated"] = generated_json(b.generated);
   }
   list.push_back(std::move(one));
   return at->second;
@@ -165,7 +153,7 @@ mapped_region map_region(const json& element, unique_fd& fd) {
   r.unmapped = read_ranges(fields, "unmapped", r.memory->bytes());
   r.filled = read_ranges(fields, "filled", r.memory->bytes());
   r.poisoned = read_ranges(fields, "poisoned", r.memory->bytes());
-  r.generated = read_generated(fields, r.filled);
+  if (const json* generated = fields.find("generated")) r.generated = read_generated(*generated, r.filled);
   take_access(r);
   return r;
 }

@@ -41,10 +41,10 @@ struct mapped_region {
   std::unique_ptr<shared_region> memory;
   byte_ranges unmapped;          // bytes from its start that nobody may touch
   byte_ranges filled, poisoned;  // where that was told
-  std::vector<generated_extent> generated;
+  generated_stream generated;
 };
 // What of the filled ranges is not generated.
-byte_ranges uploaded(const byte_ranges& filled, const std::vector<generated_extent>& generated);
+byte_ranges uploaded(const byte_ranges& filled, const generated_stream& generated);
 
 mapped_region map_region(const nlohmann::json& element, unique_fd& fd);
 void take_access(const mapped_region& r);

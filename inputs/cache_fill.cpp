@@ -146,7 +146,7 @@ void fill_region(const cache_contents& job, const cache_tiles& tiles, std::span<
   for (std::size_t half = 0; half < halves.size(); ++half) {
     buffer& into = *halves[half];
     into.contents = contents;
-    generated_list list(into.where, type, fillers[half].values(), 1);
+    generated_runs list(into.where, type, fillers[half].values(), 1);
     for (const piece& p : drawn[half])
       if (p.count > 0)
         list.add(into.offset + p.offset * static_cast<std::uint64_t>(size_bytes(type)), p.first, p.count);

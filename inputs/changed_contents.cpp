@@ -86,7 +86,7 @@ buffer* changed_contents::changing(slot where) {
   if (std::ranges::none_of(before_, [&](const auto& kept) { return kept.first == &*found; })) {
     const std::byte* first = first_byte(*found);
     before_.emplace_back(&*found, std::vector<std::byte>(first, first + span_bytes(*found)));
-    found->generated.clear();
+    found->generated = {};
   }
   return &*found;
 }

@@ -13,7 +13,7 @@
 #include "core/operator_table.h"
 #include "core/problem.h"
 #include "core/tensor_view.h"
-#include "inputs/generated_extent.h"
+#include "inputs/generated_stream.h"
 #include "inputs/memory.h"
 
 namespace msabench {
@@ -22,10 +22,10 @@ struct buffer {
   slot where = slot::q;
   direction dir = direction::in;
   tensor_desc desc;
-  std::shared_ptr<shared_region> region;         // shared by K and V of page layout 2 (fused)
-  std::uint64_t offset = 0;                      // bytes from the region's start to the first element
-  std::vector<extent> contents;                  // of the whole region, ascending, without gaps; outputs: empty
-  std::vector<generated_extent> generated = {};  // of its elements, within what is filled
+  std::shared_ptr<shared_region> region;  // shared by K and V of page layout 2 (fused)
+  std::uint64_t offset = 0;               // bytes from the region's start to the first element
+  std::vector<extent> contents;           // of the whole region, ascending, without gaps; outputs: empty
+  generated_stream generated = {};        // of its elements, within what is filled
 
   const void* data() const { return region ? region->data() + offset : nullptr; }
   tensor_view view() const { return {data(), desc}; }

@@ -34,7 +34,7 @@ void fill_queries(const fill_job& job, slot where, double scale,
     }
   }
   if (write || scale == 0 || strides != packed_strides(q.desc.shape)) return;
-  generated_list drawn(where, type, normal, scale);
+  generated_runs drawn(where, type, normal, scale);
   drawn.add(q.offset, 0, static_cast<std::uint64_t>(rows * row_values));
   q.generated = drawn.finish();
 }

@@ -18,8 +18,8 @@ namespace {
 
 constexpr unsigned threads = 256;
 constexpr std::uint64_t most_blocks = 4096;  // some for each multiprocessor of any device
-constexpr std::uint64_t end_bytes = 64 << 10, page_bytes = 4096;
-constexpr int pages_between = 16;
+constexpr std::uint64_t end_bytes = 64 << 10, place_bytes = 4096;
+constexpr int places_between = 16;
 
 }  // namespace
 
@@ -27,7 +27,8 @@ device_generator::~device_generator() {
   if (of_steps_ != 0) device_->release(of_steps_);
 }
 
-void device_generator::make(device_address region, const generated_extent& what) {
+void device_generator::make(device_address region, const generated_stream& what) {
+  if (what.runs.empty()) return;
   const auto size = static_cast<std::uint64_t>(size_bytes(what.type));
   std::vector<std::byte> elements(normal_steps * size);
   fill_normal_elements(elements.data(), what.type, std::ldexp(1.0, what.exponent));
@@ -35,36 +36,41 @@ void device_generator::make(device_address region, const generated_extent& what)
   device_->upload(of_steps_, elements.data(), elements.size());
 
   void* const kernel = device_->load_kernel(generate_inputs_ptx(), fmt::format("generate_{}", size).c_str());
-  device_address to = region + what.begin;
-  std::uint64_t groups = what.count / group_elements, first = what.first / group_elements;
   std::uint64_t key = what.key, seed = what.seed;
-  void* parameters[] = {&to, &groups, &first, &key, &seed, &of_steps_};
-  const auto blocks = static_cast<unsigned>(std::min((groups + threads - 1) / threads, most_blocks));
-  // The default stream, on which uploads are too: the table of the next extent waits for this one.
-  device_->launch_kernel(kernel, blocks, threads, parameters, nullptr);
+  for (const generated_run& r : what.runs) {
+    device_address to = region + r.begin;
+    std::uint64_t groups = r.count / group_elements, first = r.first / group_elements;
+    void* parameters[] = {&to, &groups, &first, &key, &seed, &of_steps_};
+    const auto blocks = static_cast<unsigned>(std::min((groups + threads - 1) / threads, most_blocks));
+    // The default stream, on which uploads are too: the elements of another stream wait for this one.
+    device_->launch_kernel(kernel, blocks, threads, parameters, nullptr);
+  }
 }
 
-void device_generator::verify(device_address region, const generated_extent& what, const std::byte* host) const {
+void device_generator::verify(device_address region, const generated_stream& what, const std::byte* host) const {
+  if (what.runs.empty()) return;
+  const auto size = static_cast<std::uint64_t>(size_bytes(what.type));
   std::vector<std::byte> made;
-  const auto compare = [&](std::uint64_t begin, std::uint64_t bytes) {
+  const auto compare = [&](const generated_run& r, std::uint64_t begin, std::uint64_t bytes) {
     made.resize(bytes);
     device_->download(made.data(), region + begin, bytes);
     const auto differs = std::mismatch(made.begin(), made.end(), host + begin).first - made.begin();
     if (differs == std::ssize(made)) return;
-    const std::uint64_t element =
-        (begin + static_cast<std::uint64_t>(differs) - what.begin) / static_cast<std::uint64_t>(size_bytes(what.type));
-    throw suite_error(
-        fmt::format("the device's generator makes another {} than the host's from index {} of the stream on",
-                    name(what.where), what.first + element));
+    throw suite_error(fmt::format("the device's generator makes another {} than the host's at index {} of the stream",
+                                  name(what.where),
+                                  r.first + (begin + static_cast<std::uint64_t>(differs) - r.begin) / size));
   };
-  const std::uint64_t bytes = what.end() - what.begin;
-  compare(what.begin, std::min(bytes, end_bytes));
-  compare(what.end() - std::min(bytes, end_bytes), std::min(bytes, end_bytes));
-  if (bytes <= 2 * end_bytes) return;
+  const generated_run &front = what.runs.front(), &back = what.runs.back();
+  compare(front, front.begin, std::min(front.count * size, end_bytes));
+  const std::uint64_t last = std::min(back.count * size, end_bytes);
+  compare(back, what.end_of(back) - last, last);
   std::minstd_rand random(1);
-  for (int i = 0; i < pages_between; ++i)
-    compare(what.begin + std::uniform_int_distribution<std::uint64_t>(0, bytes / page_bytes - 1)(random) * page_bytes,
-            page_bytes);
+  const auto below = [&](std::uint64_t n) { return std::uniform_int_distribution<std::uint64_t>(0, n - 1)(random); };
+  for (int i = 0; i < places_between; ++i) {
+    const generated_run& r = what.runs[below(what.runs.size())];
+    const std::uint64_t bytes = std::min(r.count * size, place_bytes);
+    compare(r, r.begin + below(r.count * size / bytes) * bytes, bytes);
+  }
 }
 
 }  // namespace msabench

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "host/worker/cuda_driver.h"
-#include "inputs/generated_extent.h"
+#include "inputs/generated_stream.h"
 
 namespace msabench {
 
@@ -17,10 +17,10 @@ class device_generator {
   device_generator(const device_generator&) = delete;
 
   // Enqueued behind what is uploaded; `region` is the address of the region's image.
-  void make(device_address region, const generated_extent& what);
+  void make(device_address region, const generated_stream& what);
   // Compares both ends and some places between them with `host`, the region as the host filled it. suite_error where
   // they differ: the fault is of the suite and would else be told of a plugin.
-  void verify(device_address region, const generated_extent& what, const std::byte* host) const;
+  void verify(device_address region, const generated_stream& what, const std::byte* host) const;
 
  private:
   std::shared_ptr<cuda_device> device_;

@@ -46,13 +46,12 @@ void device_image::upload() {
     const memory_region& r = case_.regions[i];
     for (const auto& [begin, end] : protocol::uploaded(r.contents, r.generated))
       device_->upload(images_[i] + begin, r.data + begin, end - begin);
-    for (const generated_extent& e : r.generated) generator_.make(images_[i], e);
+    generator_.make(images_[i], r.generated);
   }
   device_->settle();
   if (std::exchange(verified_, true)) return;
   for (std::size_t i = 0; i < images_.size(); ++i)
-    for (const generated_extent& e : case_.regions[i].generated)
-      generator_.verify(images_[i], e, case_.regions[i].data);
+    generator_.verify(images_[i], case_.regions[i].generated, case_.regions[i].data);
 }
 
 void device_image::download() {

@@ -92,8 +92,8 @@ class device_timing_memory final : public timing_memory {
     const protocol::byte_ranges rest = protocol::uploaded(from.filled, from.generated);
     for (const auto* ranges : {&rest, &from.poisoned})
       for (const auto& [begin, end] : *ranges) device_->upload(to + begin, from.memory->data() + begin, end - begin);
-    for (const generated_extent& e : from.generated) generator_.make(to, e);
-    for (const generated_extent& e : from.generated) generator_.verify(to, e, from.memory->data());
+    generator_.make(to, from.generated);
+    generator_.verify(to, from.generated, from.memory->data());
   }
 
   // As on a CPU, poison in the first set is enough.

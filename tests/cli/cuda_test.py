@@ -149,6 +149,38 @@ class FakeDriver(ProgramTest):
         self.assertRegex(tables, r"no limit of arithmetic in e4m3: (no cuBLASLt was found|\S*libcublasLt\S* refuses e4m3: \w+: status \d+)")
 
 
+    def repro(self, family, **driver):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        return run("repro", f"dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/{family}/s0", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda",
+                   env={"LD_LIBRARY_PATH": str(fake), **driver})
+
+    def test_large_inputs_are_made_on_the_device(self):
+        limit = {"MSABENCH_FAKE_UPLOADS": str(24 << 20)}  # keys and values are 64 MiB
+        (item,), _ = self.perf("--context", "64K", op="dense", budget_s=20, env=limit)
+        self.assertEqual((item["state"], item["verification"]["verdict"]), ("measured", "pass"))
+        for family, made in (("random", True), ("carry", False)):
+            done = self.repro(family, **limit)
+            self.assertEqual(done.code == 0, made, done.out + done.err)
+            self.assertEqual("cuMemcpyHtoD" in done.out + done.err, not made, done.out + done.err)
+
+    def test_further_input_sets_are_not_uploaded(self):
+        limit = 2 << 20
+        (item,), _ = self.perf("--context", "1K", op="dense", env={"MSABENCH_FAKE_UPLOADS": str(limit)})
+        self.assertGreater(item["verification"]["outputs_seen"] * item["work"]["compulsory_bytes"], limit)
+
+    def test_a_wrong_generator_is_a_fault_of_the_suite(self):
+        done = self.repro("random", MSABENCH_FAKE_GENERATOR="wrong")
+        self.assertEqual(done.code, 70, done.out + done.err)
+        self.assertIn(f"makes another k than the host's at index {64 * 1024 * 2 * 64 - 1} of the stream", " ".join(done.out.split()))
+
+
+class Kernels(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("nvcc"), "nvcc is not here")
+    def test_the_text_of_the_generator_is_what_nvcc_makes(self):
+        done = subprocess.run([sys.executable, SOURCE / "host" / "worker" / "generate_inputs.py", "--check"], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
 class Example(ProgramTest):
     def faults(self):
         listed = subprocess.run([sys.executable, PLANT, "--list"], text=True, capture_output=True, check=True)
