@@ -103,6 +103,22 @@ TEST(generated, what_a_device_could_not_make_is_refused) {
   }
 }
 
+TEST(generated, is_told_to_devices_of_contents_that_stay) {
+  const case_spec c = parse_case("dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/random/s0");
+  input_set set = make_inputs(c, make_problem(c));
+  const auto told = [&](bool to_device) {
+    std::size_t runs = 0;
+    const auto message = protocol::encode_execute(set, nullptr, {}, to_device);
+    for (const auto& region : message.body.at("regions"))
+      if (region.contains("generated")) runs += region.at("generated").at("runs").size();
+    return runs;
+  };
+  EXPECT_EQ(told(true), 2u);
+  EXPECT_EQ(told(false), 0u);
+  set.before_launch = [](std::int32_t) {};
+  EXPECT_EQ(told(true), 0u);
+}
+
 TEST(generated, the_rest_is_uploaded) {
   generated_stream g;
   g.type = bf16;
