@@ -69,6 +69,17 @@ int badness(const case_record& c) {
   }
 }
 
+// What of its level a run was asked for: "--filter attend/*". Empty: all of it.
+std::string selection_of(const std::vector<std::string>& argv) {
+  std::set<std::string> chosen;
+  for (std::size_t i = 0; i < argv.size(); ++i)
+    for (const std::string option : {"--filter", "--op"}) {
+      if (argv[i] == option && i + 1 < argv.size()) chosen.insert(option + " " + argv[i + 1]);
+      if (argv[i].starts_with(option + "=")) chosen.insert(option + " " + argv[i].substr(option.size() + 1));
+    }
+  return fmt::format("{}", fmt::join(chosen, " "));
+}
+
 class merger {
  public:
   explicit merger(const named_run& first) : first_(first) {
@@ -136,33 +147,47 @@ class merger {
 
   void add(const merged_source& source) {
     out_.run.merged_from.push_back(source);
-    auto& state = shards_[source.shard_count];
+    auto& state = shards_[selection_of(source.argv)][source.shard_count];
     if (!source.partial) state.insert(source.shard_index);
   }
 
-  // A level is complete if all shards of one way to cut it are.
-  void add_missing_shards() {
+  using whole_shards = std::map<std::int64_t, std::set<std::int64_t>>;  // by their count
+
+  // Complete if all shards of one way to cut it are; otherwise the count of which fewest are open.
+  static std::pair<std::int64_t, bool> nearest_cut(const whole_shards& cuts) {
     std::int64_t best = 0, missing = 0;
-    for (const auto& [count, whole] : shards_) {
+    for (const auto& [count, whole] : cuts) {
       const std::int64_t open = count - static_cast<std::int64_t>(whole.size());
       if (best == 0 || open < missing) best = count, missing = open;
-      if (open == 0) return;
     }
-    for (std::int64_t i = 0; i < best; ++i) {
-      if (shards_[best].contains(i)) continue;
-      run_part open;
-      open.part = conform;
-      open.item = fmt::format("{}{}shard {} of {}", out_.run.level, out_.run.level.empty() ? "" : ", ", i, best);
-      open.detail = "no report has run it to its end";
-      out_.run.parts.push_back(open);
+    return {best, missing == 0};
+  }
+
+  // What was asked for has to be complete, each selection for itself; the whole level has every selection in it.
+  void add_missing_shards() {
+    if (const auto all = shards_.find(""); all != shards_.end() && nearest_cut(all->second).second) return;
+    for (const auto& [selection, cuts] : shards_) {
+      const auto [count, complete] = nearest_cut(cuts);
+      for (std::int64_t i = 0; i < count && !complete; ++i) {
+        if (cuts.at(count).contains(i)) continue;
+        std::vector<std::string> words;
+        if (!out_.run.level.empty()) words.push_back(out_.run.level);
+        if (!selection.empty()) words.push_back(selection);
+        words.push_back(fmt::format("shard {} of {}", i, count));
+        run_part open;
+        open.part = conform;
+        open.item = fmt::format("{}", fmt::join(words, ", "));
+        open.detail = "no report has run it to its end";
+        out_.run.parts.push_back(open);
+      }
     }
   }
 
   const named_run& first_;
   merged_run out_;
-  std::map<std::string, std::size_t> where_;               // of a case in out_
-  std::vector<std::string> sources_;                       // of each case
-  std::map<std::int64_t, std::set<std::int64_t>> shards_;  // those that are whole, by their count
+  std::map<std::string, std::size_t> where_;    // of a case in out_
+  std::vector<std::string> sources_;            // of each case
+  std::map<std::string, whole_shards> shards_;  // by selection
 };
 
 }  // namespace

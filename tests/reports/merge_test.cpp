@@ -87,6 +87,22 @@ TEST(merge_runs, an_interrupted_run_is_made_whole_by_a_whole_one_only) {
   EXPECT_EQ(exit_code_of(whole.run), 0);
 }
 
+TEST(merge_runs, a_whole_run_of_one_selection_says_nothing_of_another) {
+  auto part = shard(0), cut = shard(1);
+  for (auto* each : {&part, &cut}) each->run.shard_index = 0, each->run.shard_count = 1;
+  part.run.argv = {"msabench", "check", "--filter", "attend/*"};
+  cut.run.argv = {"msabench", "check", "--filter=dense/*"};
+  cut.run.partial = true;
+  const auto merged = merge_runs({part, cut});
+  ASSERT_EQ(merged.run.parts.size(), 1U);
+  EXPECT_EQ(title_of(merged.run.parts[0]), "conform smoke, --filter dense/*, shard 0 of 1");
+  EXPECT_EQ(exit_code_of(merged.run), 2);
+  auto whole = cut;
+  whole.run.partial = false;
+  EXPECT_EQ(exit_code_of(merge_runs({part, cut, whole}).run), 0);
+  EXPECT_EQ(exit_code_of(merge_runs({part, cut, {"all.json", clean_run()}}).run), 0);
+}
+
 TEST(merge_runs, the_worse_verdict_stands_and_that_is_told) {
   constexpr verdict order[] = {verdict::pass,        verdict::quality_warning, verdict::waived,
                                verdict::unsupported, verdict::insensitive,     verdict::fail,
