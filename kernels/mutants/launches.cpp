@@ -161,8 +161,10 @@ void empty_row_over_its_neighbour(msabench_plugin& table) {
     const msabench_status status = exact().run(plan, args, workspace, stream);
     const msabench_tensor* lens = tensor_at(args, MSABENCH_KV_LENS);
     if (status != MSABENCH_OK || lens == nullptr) return status;
+    const msabench_tensor* out = tensor_at(args, MSABENCH_OUT);
     const lengths rows{static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_Q)->data),
-                       static_cast<const std::int32_t*>(lens->data), lens->shape[0]};
+                       static_cast<const std::int32_t*>(lens->data), lens->shape[0],
+                       out == nullptr ? 0 : out->shape[0]};
     for (std::int64_t row = 0; row + 1 < rows.tokens(); ++row) {
       if (rows.place(row).position >= 0 || rows.place(row + 1).position < 0) continue;
       const row_bytes next = row_of(output_of(args), row + 1);
