@@ -45,6 +45,8 @@ void require_alike(const named_run& first, const named_run& other) {
   same("the suite's commit", commit_text(a.suite_commit, a.suite_dirty), commit_text(b.suite_commit, b.suite_dirty));
   for (const auto& [list, hash] : a.lists) same("list " + list, hash, b.lists.contains(list) ? b.lists.at(list) : "");
   same("the implementation", a.implementation.name, b.implementation.name);
+  // Of a library that the file opens, its own hash says nothing.
+  same("the implementation's version", a.implementation.version, b.implementation.version);
   same("the SHA-256 of the implementation's file", a.implementation.sha256, b.implementation.sha256);
   same("the device", device_of(a), device_of(b));
   same("the level", a.level, b.level);
@@ -69,12 +71,16 @@ int badness(const case_record& c) {
   }
 }
 
-// What of its level a run was asked for: "--filter attend/*". Empty: all of it.
+// What of its level, or beside it, a run was asked for: "--filter attend/*". Empty: all of the level.
 std::string selection_of(const std::vector<std::string>& argv) {
+  // repro has no level, but a case.
+  if (argv.size() > 2 && argv[1] == "repro") return argv[1] + " " + argv[2];
   std::set<std::string> chosen;
   for (std::size_t i = 0; i < argv.size(); ++i)
-    for (const std::string option : {"--filter", "--op"}) {
-      if (argv[i] == option && i + 1 < argv.size()) chosen.insert(option + " " + argv[i + 1]);
+    for (const std::string option : {"--filter", "--op", "--recorded"}) {
+      for (std::size_t value = i + 1; argv[i] == option && value < argv.size() && !argv[value].starts_with("-");
+           ++value)
+        chosen.insert(option + " " + argv[value]);
       if (argv[i].starts_with(option + "=")) chosen.insert(option + " " + argv[i].substr(option.size() + 1));
     }
   return fmt::format("{}", fmt::join(chosen, " "));

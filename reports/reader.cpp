@@ -165,14 +165,22 @@ fuzz_record read_fuzz(const json_fields& fields) {
   return fuzz;
 }
 
+// One of so many parts, counted from 0.
+void read_shard(const json_fields& shard, std::int64_t& index, std::int64_t& count) {
+  need(shard, "index", index);
+  need(shard, "count", count);
+  if (count < 1 || index < 0 || index >= count)
+    bad_input(shard.path_of("index"), std::to_string(index), fmt::format("is no shard of {}", count),
+              "give one from 0 up to below the count");
+}
+
 merged_source read_source(const json_fields& fields) {
   merged_source source;
   need(fields, "file", source.file);
   need(fields, "start", source.start_utc);
   need(fields, "argv", source.argv);
   const auto shard = object(fields, "shard");
-  need(shard, "index", source.shard_index);
-  need(shard, "count", source.shard_count);
+  read_shard(shard, source.shard_index, source.shard_count);
   need(fields, "cases", source.cases);
   need(fields, "partial", source.partial);
   return source;
@@ -214,8 +222,7 @@ void read_suite_and_run(const json_fields& fields, run_record& run) {
   if (execution.has("fuzz")) run.fuzz = read_fuzz(object(execution, "fuzz"));
   read_parts(execution, run);
   const auto shard = object(execution, "shard");
-  need(shard, "index", run.shard_index);
-  need(shard, "count", run.shard_count);
+  read_shard(shard, run.shard_index, run.shard_count);
 }
 
 run_record read_run(const json& in) {

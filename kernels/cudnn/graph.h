@@ -57,7 +57,7 @@ class graph {
   virtual std::string execute(const pointers& tensors, void* workspace, void* stream) = 0;
 };
 
-/// Version of the library, such as 9.19.0; where it was looked for if there is none.
+/// Version of the library, such as 9.19.0; "absent" if there is none.
 std::string library_version();
 
 }  // namespace msabench::cudnn

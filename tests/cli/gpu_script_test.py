@@ -156,7 +156,10 @@ class GpuScript(ProgramTest):
         shutil.copy(self.dist / "cuda" / "example.so", fault)
         text = self.gpu("conform", "--out", self.out, code=1)
         self.assertIn("faults fault_none of suite: FAILED: a planted fault that is NOT rejected", text)
-        self.assertEqual(self.gpu("merge", "--out", self.folder / "merged", self.out, code=1).count("failed   faults fault_none"), 1)
+        shutil.copy(fault, fault.with_name("fault_untried.so"))
+        text = self.gpu("merge", "--out", self.folder / "merged", self.out, code=1)
+        self.assertEqual(text.count("failed   faults fault_none"), 1)
+        self.assertIn("faults fault_untried of suite: no session has run it", text)
 
     def test_a_busy_machine_is_no_failure(self):
         text = self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="4")

@@ -101,6 +101,12 @@ TEST(merge_runs, a_whole_run_of_one_selection_says_nothing_of_another) {
   whole.run.partial = false;
   EXPECT_EQ(exit_code_of(merge_runs({part, cut, whole}).run), 0);
   EXPECT_EQ(exit_code_of(merge_runs({part, cut, {"all.json", clean_run()}}).run), 0);
+  // Words of one option, and what lies beside the level.
+  part.run.argv = {"msabench", "check", "--op", "attend", "score"};
+  cut.run.argv = {"msabench", "check", "--op", "attend", "dense"};
+  EXPECT_EQ(exit_code_of(merge_runs({part, cut}).run), 2);
+  cut.run.argv = {"msabench", "check", "--recorded", "folder"};
+  EXPECT_EQ(exit_code_of(merge_runs({part, cut}).run), 2);
 }
 
 TEST(merge_runs, the_worse_verdict_stands_and_that_is_told) {
@@ -131,6 +137,7 @@ TEST(merge_runs, refuses_what_differs) {
       {"with local changes", [](run_record& r) { r.suite_dirty = true; }},
       {"list smoke", [](run_record& r) { r.lists["smoke"] = sha256_hex("other"); }},
       {"the implementation is", [](run_record& r) { r.implementation.name = "other"; }},
+      {"the implementation's version", [](run_record& r) { r.implementation.version = "other"; }},
       {"SHA-256 of the implementation", [](run_record& r) { r.implementation.sha256 = sha256_hex("other"); }},
       {"the device is Other CPU", [](run_record& r) { r.environment["cpu"] = "Other CPU"; }},
       {"the device is NVIDIA", [](run_record& r) { r.environment["device"] = "NVIDIA H200"; }},
