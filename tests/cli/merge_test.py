@@ -28,7 +28,7 @@ class Merge(ProgramTest):
         first, second = self.shard(0), self.shard(1)
         half = run("merge", first, "--out", self.folder / "half")
         self.assertEqual(half.code, 2, half.err)
-        self.assertIn("not-run  conform sanitize, shard 1 of 2", half.out)
+        self.assertIn("not-run  conform sanitize, --op select,combine,score, shard 1 of 2", half.out)
         whole = run("merge", self.folder / "half" / "report.json", second, "--out", self.folder / "whole")
         self.assertEqual(whole.code, 0, whole.out + whole.err)
         report = json.loads((self.folder / "whole" / "report.json").read_text())
