@@ -15,7 +15,7 @@ using namespace msabench;
 
 namespace {
 
-input_set made(const std::string& name) {
+input_set inputs_of(const std::string& name) {
   const case_spec c = parse_case(name);
   return make_inputs(c, make_problem(c));
 }
@@ -54,17 +54,17 @@ TEST(generated_stream, is_what_inputs_hold) {
                            "attend/m3/q1K.n32K/bf16.paged/random/s0"}) {
     SCOPED_TRACE(text);
     const case_spec c = parse_case(text);
-    const input_set set = made(text);
+    const input_set set = inputs_of(text);
     for (const slot where : {slot::k, slot::v})
       EXPECT_GT(checked_bytes(set, c, where), set.find(where)->region->bytes() / 2);
     checked_bytes(set, c, slot::q);
   }
   const char* index = "score/m3/q1.n128K/bf16.paged/random/s0";
-  EXPECT_GT(checked_bytes(made(index), parse_case(index), slot::k_idx), std::uint64_t{16} << 20);
+  EXPECT_GT(checked_bytes(inputs_of(index), parse_case(index), slot::k_idx), std::uint64_t{16} << 20);
 }
 
 TEST(generated_stream, is_nothing_else) {
-  const auto has = [](const char* text, slot where) { return !made(text).find(where)->generated.runs.empty(); };
+  const auto has = [](const char* text, slot where) { return !inputs_of(text).find(where)->generated.runs.empty(); };
   EXPECT_FALSE(has("dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/carry/s0", slot::v));
   EXPECT_FALSE(has("dense/h8x2.d64.b32.k4.l1.i0/q1.n8K/fp32.contig/random/s0", slot::k));  // small
   EXPECT_FALSE(has("score/m3/q1.n128K/bf16.paged/random.realistic/s0", slot::k_idx));
@@ -86,7 +86,7 @@ TEST(generated_stream, has_no_run_that_is_short_or_lies_aslant) {
 }
 
 TEST(generated_stream, ends_where_contents_change) {
-  input_set set = made("attend/m3.tp4/q4.n300/bf16.paged/random/s0");
+  input_set set = inputs_of("attend/m3.tp4/q4.n300/bf16.paged/random/s0");
   buffer& lens = *std::ranges::find(set.inputs, slot::kv_lens, &buffer::where);
   lens.generated.runs = {{0, 0, 4}};
   changed_contents contents(set);
