@@ -162,6 +162,14 @@ json to_json_of(const perf_point& p) {
 constexpr item_state all_states[] = {item_state::measured, item_state::unverified,  item_state::failed,
                                      item_state::busy,     item_state::unsupported, item_state::not_run};
 
+// Something could have been measured, and nothing was: the run says nothing of that context.
+bool left_out_whole(const perf_point& p) {
+  const auto any = [&p](item_state s) {
+    return std::ranges::any_of(p.items, [s](const perf_item& i) { return i.state == s; });
+  };
+  return any(item_state::not_run) && !any(item_state::measured) && !any(item_state::unverified);
+}
+
 }  // namespace
 
 std::int64_t count(const perf_run& run, item_state s) {
@@ -193,7 +201,8 @@ int exit_code_of(const perf_run& run) {
   if (count(run, item_state::failed) > 0) return exit_code::failed;
   if (count(run, item_state::busy) > 0) return exit_code::environment_refused;
   if (run.partial || count(run, item_state::unverified) > 0) return exit_code::partial;
-  return count(run, item_state::measured) > 0 ? exit_code::ok : exit_code::nothing_verified;
+  if (count(run, item_state::measured) == 0) return exit_code::nothing_verified;
+  return std::ranges::any_of(run.points, left_out_whole) ? exit_code::partial : exit_code::ok;
 }
 
 json to_report_json(const perf_run& run) {

@@ -298,8 +298,10 @@ std::string perf_summary_text(const perf_run& run) {
       headline = "REFUSED: the machine was too busy to tell";
       break;
     case exit_code::partial:
-      headline =
-          run.partial ? "INCOMPLETE: interrupted" : "UNVERIFIED: nobody could say whether some outputs are right";
+      headline = run.partial ? "INCOMPLETE: interrupted"
+                 : count(run, item_state::unverified) > 0
+                     ? "UNVERIFIED: nobody could say whether some outputs are right"
+                     : "INCOMPLETE: all of a point was left out for the budget";
       break;
     default:
       break;

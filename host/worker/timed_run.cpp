@@ -14,6 +14,7 @@
 #include "core/environment_error.h"
 #include "core/error.h"
 #include "core/statistics.h"
+#include "core/units.h"
 #include "host/conditions.h"
 #include "host/executor.h"
 #include "host/worker/device_probes.h"
@@ -206,11 +207,13 @@ class timed_loop {
       }
   }
 
-  // Of the budget, warm-up included.
+  // Of the budget, warm-up included. What looking at inputs takes is no time of launches: of large ones on a device it is
+  // longer than all of these, and would leave none for them.
+  double spent_s() const { return seconds_since(begin_) - watched_s_; }
   double left_s() const {
     const timing_spec& how = request_.how.timing;
     if (!(how.budget_s > 0)) return std::numeric_limits<double>::infinity();
-    return std::max(how.budget_s, how.min_seconds) - seconds_since(begin_);
+    return std::max(how.budget_s, how.min_seconds) - spent_s();
   }
 
   // What takes longer than it was taken to has no sample if there is no time for one: the longest first.
@@ -224,8 +227,9 @@ class timed_loop {
         if (!longest || s.last_s > longest->last_s) longest = &s;
       }
       if (!longest || round_s <= left_s()) return;
-      out_.sides[longest->index].left_out = fmt::format(
-          "a launch takes {:.3g} s, {:.3g} s of the point's time are left", longest->last_s, std::max(left_s(), 0.0));
+      out_.sides[longest->index].left_out =
+          fmt::format("a launch takes {}, {} of the point's time are left", format_duration_s(longest->last_s),
+                      format_duration_s(std::max(left_s(), 0.0)));
       out_.budget_ended = true;
       drop(*longest);
     }
@@ -235,9 +239,11 @@ class timed_loop {
   bool launch_watched(side& s) {
     const std::int64_t set = groups_[s.group].next;
     const auto sums = [&] {
+      const auto start = clock::now();
       std::vector<std::uint64_t> all;
       for (const auto& t : request_.sides[s.index].tensors)
         if (t.region >= 0 && t.tensor.dir == direction::in) all.push_back(memory_->checksum_of(t.region, set));
+      watched_s_ += seconds_since(start);
       return all;
     };
     const auto before = sums();
@@ -312,7 +318,7 @@ class timed_loop {
       if (seconds_since(last_look_) >= conditions_period_s) look_at_machine();
       ++rounds;
       round_s = seconds_since(round_start);
-      const double spent = seconds_since(start_), from_begin = seconds_since(begin_);
+      const double spent = seconds_since(start_), from_begin = spent_s();
       if (rounds >= check_at) {
         check_at = rounds + 1 + rounds / 16;
         if (satisfied() && spent >= how.min_seconds) break;
@@ -488,6 +494,7 @@ class timed_loop {
   timed_observation out_;
   clock::time_point begin_, start_, last_probe_, last_look_;
   double probe_s_ = 0, last_own_ = 0;
+  double watched_s_ = 0;  // since begin_
   std::optional<cpu_reading> last_cpus_;
 };
 

@@ -117,6 +117,11 @@ class FakeDriver(ProgramTest):
         self.assertIn("not measured back to back", tables)
         self.assertGreater(last["time_us"]["count"], 2)
 
+    def test_looking_at_inputs_takes_no_time_from_launches(self):
+        # Half a second and more for each operator, twice.
+        items, _ = self.perf("--context", "1K", "--cache", "hot", budget_s=2, op="attend,score,index,msa", env={"MSABENCH_FAKE_DOWNLOADS": "1500000"})
+        self.assertEqual([i["state"] for i in items], ["measured"] * 4, [i["reason"] for i in items])
+
     def test_low_clocks_are_flagged(self):
         (item,), tables = self.perf("--context", "1K", mhz=",".join(["1980"] * 40 + ["1300"] * 12))
         low = item["low_clock_samples"]

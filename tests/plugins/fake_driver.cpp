@@ -4,7 +4,7 @@
 // nothing but take a moment, with two exceptions. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
-// MSABENCH_FAKE_UPLOADS bytes, if that is set.
+// MSABENCH_FAKE_UPLOADS bytes, if that is set, and downloads MSABENCH_FAKE_DOWNLOADS bytes a second.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -72,6 +72,12 @@ bool may_upload(std::size_t bytes) {
   return most == nullptr || all <= std::strtoull(most, nullptr, 10);
 }
 
+void take_as_long_as_a_download(std::size_t bytes) {
+  static const char* const rate = std::getenv("MSABENCH_FAKE_DOWNLOADS");
+  if (rate != nullptr)
+    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / std::strtod(rate, nullptr)));
+}
+
 }  // namespace
 
 #define DRIVER extern "C" __attribute__((visibility("default"))) int
@@ -93,6 +99,7 @@ DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
 }
 DRIVER cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
+  take_as_long_as_a_download(bytes);
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), 0;
 }
 DRIVER cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void*) {

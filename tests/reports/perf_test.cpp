@@ -191,6 +191,16 @@ TEST(perf_report, exit_codes_put_failures_first) {
   EXPECT_EQ(code({}), exit_code::nothing_verified);
 }
 
+TEST(perf_report, a_point_without_any_number_is_no_success) {
+  perf_run run = run_of({item("attend", item_state::measured, "x")});
+  run.points.push_back(run.points.front());
+  EXPECT_EQ(exit_code_of(run), exit_code::ok);
+  run.points.back().items = {item("attend", item_state::not_run, "x"), item("msa", item_state::unsupported, "x")};
+  EXPECT_EQ(exit_code_of(run), exit_code::partial);
+  run.points.back().items = {item("attend", item_state::unsupported, "x")};
+  EXPECT_EQ(exit_code_of(run), exit_code::ok);
+}
+
 TEST(perf_report, json_has_no_figures_where_there_is_no_number) {
   const auto report =
       to_report_json(run_of({item("attend", item_state::measured), item("dense", item_state::failed, "wrong")}));
