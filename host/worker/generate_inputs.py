@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes generate_inputs.ptx of generate_inputs.cu with the nvcc of the path, or tells with --check whether it would be the same."""
+"""Makes generate_inputs.ptx of generate_inputs.cu with the nvcc of the path, or tells with --check whether it would be the same: by
+the hash of the sources anywhere, and by what nvcc makes of them where it is the one that made the text."""
 
+import hashlib
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -12,7 +15,22 @@ SOURCE, TARGET = HERE / "generate_inputs.cu", HERE / "generate_inputs.ptx"
 HEAD = """\
 // SPDX-License-Identifier: Apache-2.0
 // Of generate_inputs.cu, by {version}: run generate_inputs.py to make it anew.
+// Sources: {sources}
 """
+
+
+def sources():
+    """SHA-256 of the kernel and of every header of the tree that it includes."""
+    root, seen, left = HERE.parents[1], [], [SOURCE]
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.append(path)
+        for line in path.read_text().splitlines():
+            if line.startswith('#include "'):
+                left.append(root / line.split('"')[1])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(seen))).hexdigest()
 
 
 def release():
@@ -27,20 +45,21 @@ def made():
     # Nothing in it is newer than this, and older drivers read no newer version.
     replaced = {".version": ".version 7.0", ".target": ".target sm_70"}
     lines = [replaced.get(line.split()[0], line) for line in lines]
-    return HEAD.format(version=release()) + "\n".join(lines) + "\n"
+    return HEAD.format(version=release(), sources=sources()) + "\n".join(lines) + "\n"
 
 
 def main():
-    text = made()
-    if sys.argv[1:] == ["--check"]:
-        kept = TARGET.read_text()
-        if text == kept:
-            return
-        if release() not in kept:
-            print(f"not compared: {TARGET.name} is of another release than {release()}")
-            return
+    if sys.argv[1:] != ["--check"]:
+        TARGET.write_text(made())
+        return
+    kept = TARGET.read_text()
+    if sources() not in kept:
+        sys.exit(f"{TARGET.name} is of other sources than {SOURCE.name} and its headers are now; run {pathlib.Path(__file__).name}")
+    if shutil.which("nvcc") is None or release() not in kept:
+        print(f"{TARGET.name}: of these sources; what it says is compared where the nvcc is that made it")
+        return
+    if made() != kept:
         sys.exit(f"{TARGET.name} is not what nvcc makes of {SOURCE.name}; run {pathlib.Path(__file__).name}")
-    TARGET.write_text(text)
 
 
 if __name__ == "__main__":

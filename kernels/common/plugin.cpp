@@ -2,6 +2,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <exception>
+#include <memory>
 #include <new>
 
 #include "kernels/common/check.h"
@@ -28,6 +30,19 @@ msabench_plugin plugin_table{};
 
 std::uint32_t workspace_alignment() { return plugin_kernels->device == cpu ? 64 : 256; }
 
+/// What allocates on the host, as libraries and their handles do, may find no memory; no exception leaves a call (rule R6).
+template <class Body>
+msabench_status guarded(Body body) noexcept {
+  clear_error();
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(MSABENCH_NO_RESOURCES, "memory: the host has none left for %s; free some", plugin_kernels->name);
+  } catch (const std::exception& e) {
+    return fail(MSABENCH_INTERNAL, "%s: %s; report it to who makes the plugin", plugin_kernels->name, e.what());
+  }
+}
+
 /// The whole of what query and plan check, and the scratch of a run, in whole cache lines.
 msabench_status accept(const msabench_problem* given, msabench_problem& problem, std::int64_t& scratch_bytes) {
   const auto status = check_problem(*plugin_kernels, given, problem);
@@ -44,35 +59,29 @@ msabench_status accept(const msabench_problem* given, msabench_problem& problem,
   return MSABENCH_OK;
 }
 
-msabench_status query(const msabench_problem* given, msabench_capability* out) {
-  clear_error();
+msabench_status answer(const msabench_problem* given, msabench_capability* out) {
   msabench_problem problem;
   std::int64_t scratch_bytes = 0;
   const auto status = accept(given, problem, scratch_bytes);
   if (status != MSABENCH_OK) return status;
   if (out == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "capability null: nowhere to answer; pass one");
-  msabench_capability answer{out->struct_size, plugin_kernels->numerics(problem), plugin_kernels->profile(problem)};
-  std::memcpy(out, &answer, std::min<std::size_t>(out->struct_size, sizeof answer));
+  msabench_capability told{out->struct_size, plugin_kernels->numerics(problem), plugin_kernels->profile(problem)};
+  std::memcpy(out, &told, std::min<std::size_t>(out->struct_size, sizeof told));
   return MSABENCH_OK;
 }
 
-msabench_status plan(const msabench_problem* given, msabench_plan** out) {
-  clear_error();
+msabench_status make(const msabench_problem* given, msabench_plan** out) {
   msabench_problem problem;
   std::int64_t scratch_bytes = 0;
   const auto status = accept(given, problem, scratch_bytes);
   if (status != MSABENCH_OK) return status;
   if (out == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nowhere to put it; pass a pointer");
-  auto* made = new (std::nothrow) msabench_plan{problem, plugin_threads, scratch_bytes};
-  if (made == nullptr) return fail(MSABENCH_NO_RESOURCES, "plan: out of memory; free some");
+  auto made = std::make_unique<msabench_plan>(msabench_plan{problem, plugin_threads, scratch_bytes});
   if (plugin_kernels->make_state != nullptr) {
     const auto made_status = plugin_kernels->make_state(made->problem, &made->state);
-    if (made_status != MSABENCH_OK) {
-      delete made;
-      return made_status;
-    }
+    if (made_status != MSABENCH_OK) return made_status;
   }
-  *out = made;
+  *out = made.release();
   return MSABENCH_OK;
 }
 
@@ -99,8 +108,7 @@ msabench_status run_checked(msabench_status (*check)(const msabench_problem&, co
   return error == nullptr ? MSABENCH_OK : fail(MSABENCH_DEVICE_ERROR, "run: %s", error);
 }
 
-msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratch, void* stream) {
-  clear_error();
+msabench_status compute(msabench_plan* plan, const msabench_args* args, void* scratch, void* stream) {
   if (plan == nullptr) return fail(MSABENCH_INVALID_PROBLEM, "plan null: nothing to run; pass a plan");
   if (scratch == nullptr || reinterpret_cast<std::uintptr_t>(scratch) % workspace_alignment() != 0) {
     return fail(MSABENCH_INVALID_PROBLEM,
@@ -137,6 +145,18 @@ msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratc
     default:
       return run_checked(check_attend, plugin_kernels->attend, context, args);
   }
+}
+
+msabench_status query(const msabench_problem* given, msabench_capability* out) {
+  return guarded([=] { return answer(given, out); });
+}
+
+msabench_status plan(const msabench_problem* given, msabench_plan** out) {
+  return guarded([=] { return make(given, out); });
+}
+
+msabench_status run(msabench_plan* plan, const msabench_args* args, void* scratch, void* stream) {
+  return guarded([=] { return compute(plan, args, scratch, stream); });
 }
 
 void destroy(msabench_plan* plan) {

@@ -35,7 +35,8 @@ __global__ void fill_lengths(form f, lengths rows, cache keys) {
   for (std::int64_t b = first(); b <= f.batch; b += step()) {
     const std::int64_t i = b < rows.batch ? b : rows.batch;
     f.q_offsets[b] = rows.cu_seqlens_q[i] * q_token;
-    f.kv_offsets[b] = start_of_keys(i, rows, keys) * kv_token;
+    // Only where the graph has them: of paged keys each one is a sum over the sequences before.
+    if (f.has_kv_offsets()) f.kv_offsets[b] = start_of_keys(i, rows, keys) * kv_token;
     if (b == f.batch) continue;
     const bool has = b < rows.batch;
     f.q_lengths[b] = has ? rows.cu_seqlens_q[b + 1] - rows.cu_seqlens_q[b] : 0;
@@ -175,10 +176,8 @@ double form_bytes(const msabench_problem& problem) { return static_cast<double>(
 void form::append_lengths(graph::pointers& to) const {
   to.insert(to.end(), {{q_lengths_id, q_lengths}, {kv_lengths_id, kv_lengths}});
   if (!padded) to.emplace_back(q_offsets_id, q_offsets);
-  if (pages > 0)
-    to.emplace_back(table_id, table);
-  else if (!padded)
-    to.emplace_back(kv_offsets_id, kv_offsets);
+  if (pages > 0) to.emplace_back(table_id, table);
+  if (has_kv_offsets()) to.emplace_back(kv_offsets_id, kv_offsets);
 }
 
 void make_lengths(const form& f, const lengths& rows, const cache& keys, cudaStream_t stream) {

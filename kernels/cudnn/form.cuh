@@ -35,6 +35,9 @@ struct form {
   char* graph_workspace;
   std::uint64_t bytes;  ///< of all of them
 
+  /// Whether sequences of keys start where offsets say: packed ones that are not a single sequence.
+  __host__ __device__ bool has_kv_offsets() const { return pages == 0 && !padded; }
+
   /// What graphs of either direction take of it.
   void append_lengths(graph::pointers& to) const;
 };

@@ -180,8 +180,7 @@ class FakeDriver(ProgramTest):
 
 
 class Kernels(unittest.TestCase):
-    @unittest.skipUnless(shutil.which("nvcc"), "nvcc is not here")
-    def test_the_text_of_the_generator_is_what_nvcc_makes(self):
+    def test_the_text_of_the_generator_is_of_these_sources(self):
         done = subprocess.run([sys.executable, SOURCE / "host" / "worker" / "generate_inputs.py", "--check"], text=True, capture_output=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/kernels/plugin_session.h"
+#include "tests/kernels/cuda_session.h"
 
 using namespace msabench::plugin_test;
 
@@ -30,31 +30,14 @@ msabench_problem m3(msabench_op op, std::int64_t tokens, std::int64_t context) {
   return p;
 }
 
-class cuda_attention : public testing::Test {
+class cuda_attention : public cuda_plugin {
  protected:
-  void SetUp() override {
-    plugin_ = load_plugin(plugin_path("cuda"), 2, {2, 0});
-    ASSERT_NE(plugin_, nullptr);
-  }
-
   msabench_capability ask(const msabench_problem& p) {
     msabench_capability answer{};
     answer.struct_size = sizeof answer;
     EXPECT_EQ(plugin_->query(&p, &answer), MSABENCH_OK) << plugin_->last_error();
     return answer;
   }
-
-  std::uint64_t workspace_bytes(const msabench_problem& p) {
-    msabench_plan* plan = nullptr;
-    EXPECT_EQ(plugin_->plan(&p, &plan), MSABENCH_OK) << plugin_->last_error();
-    std::uint64_t bytes = 0;
-    std::uint32_t alignment = 0;
-    EXPECT_EQ(plugin_->workspace(plan, &bytes, &alignment), MSABENCH_OK);
-    plugin_->destroy(plan);
-    return bytes;
-  }
-
-  const msabench_plugin* plugin_ = nullptr;
 };
 
 TEST_F(cuda_attention, refuses_by_field_and_value) {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/kernels/plugin_session.h"
+#include "tests/kernels/cuda_session.h"
 
 using namespace msabench::plugin_test;
 
@@ -29,25 +29,7 @@ msabench_problem m3(msabench_op op, std::int64_t tokens, std::int64_t context) {
   return p;
 }
 
-class cuda_index : public testing::Test {
- protected:
-  void SetUp() override {
-    plugin_ = load_plugin(plugin_path("cuda"), 2, {2, 0});
-    ASSERT_NE(plugin_, nullptr);
-  }
-
-  std::uint64_t workspace_bytes(const msabench_problem& p) {
-    msabench_plan* plan = nullptr;
-    EXPECT_EQ(plugin_->plan(&p, &plan), MSABENCH_OK) << plugin_->last_error();
-    std::uint64_t bytes = 0;
-    std::uint32_t alignment = 0;
-    EXPECT_EQ(plugin_->workspace(plan, &bytes, &alignment), MSABENCH_OK);
-    plugin_->destroy(plan);
-    return bytes;
-  }
-
-  const msabench_plugin* plugin_ = nullptr;
-};
+class cuda_index : public cuda_plugin {};
 
 struct fault {
   const char* text;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/kernels/plugin_session.h"
+#include "tests/kernels/cuda_session.h"
 
 using namespace msabench::plugin_test;
 
@@ -12,13 +12,8 @@ namespace {
 
 constexpr msabench_dtype bf16{4, 16, 1}, fp16{2, 16, 1}, fp32{2, 32, 1}, fp64{2, 64, 1};
 
-class cuda_simple : public testing::Test {
+class cuda_simple : public cuda_plugin {
  protected:
-  void SetUp() override {
-    plugin_ = load_plugin(plugin_path("cuda"), 2, {2, 0});
-    ASSERT_NE(plugin_, nullptr);
-  }
-
   msabench_status ask(const msabench_problem& p) {
     msabench_capability answer{};
     answer.struct_size = sizeof answer;
@@ -46,8 +41,6 @@ class cuda_simple : public testing::Test {
     p.q = p.kv = p.out = type;
     return p;
   }
-
-  const msabench_plugin* plugin_ = nullptr;
 };
 
 TEST_F(cuda_simple, partial_results_have_any_float_type) {
