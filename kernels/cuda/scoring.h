@@ -2,6 +2,8 @@
 // The two ways to score blocks, which give the same bits.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "kernels/cuda/operators.h"
 
 namespace msabench::cuda {
@@ -27,5 +29,8 @@ void select_blocks(const select_call& call, bool follows_scores, const run_conte
 void sweep_scores(const index_call& call, void* scratch, const run_context& context);
 
 double sweep_scratch_bytes(const msabench_problem& problem);
+
+/// lse_idx, from the ids of the call.
+void log_sums_of_selected(const index_call& call, cudaStream_t stream);
 
 }  // namespace msabench::cuda
