@@ -116,6 +116,8 @@ select_call start_scores(const index_call& call, const decode_scratch& scratch, 
         launch_stream<stream_shape<T, 1, stream_warps, stream_stages>>(stream, context);
       else if (rows <= 16)
         launch_stream<stream_shape<T, 2, stream_warps, stream_stages>>(stream, context);
+      else if (rows <= 32)
+        launch_stream<stream_shape<T, 4, stream_warps, stream_stages>>(stream, context);
       else
         launch_stream<stream_shape<T, 8, stream_warps, stream_stages>>(stream, context);
     });

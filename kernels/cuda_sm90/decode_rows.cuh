@@ -36,19 +36,21 @@ __device__ inline bool place_row(const lengths& rows, std::int64_t row, row_plac
 /// The blocks of all sequences one after the other, as far as their last query tokens see them; at one of the sequences.
 struct sequence_blocks {
   const lengths& rows;
-  std::int64_t most_keys;
-  std::int64_t sequence = 0;
+  int most_keys;
+  int sequence = 0;
   int begin = 0, end = 0;  ///< blocks before this sequence, and with it
 
-  __device__ sequence_blocks(const index_call& c) : rows(c.rows), most_keys(c.max_blocks * decode_block) {}
+  __device__ sequence_blocks(const index_call& c)
+      : rows(c.rows), most_keys(static_cast<int>(c.max_blocks * decode_block)) {}
 
-  /// What lies behind the last column of scores is cut off, as keys_seen does.
-  __device__ int keys(std::int64_t of) const {
-    if (of >= rows.batch || rows.cu_seqlens_q[of + 1] <= rows.cu_seqlens_q[of]) return 0;
-    return static_cast<int>(max(std::int64_t{0}, min(std::int64_t{rows.kv_lens[of]}, most_keys)));
+  /// What lies behind the last column of scores is cut off, as keys_seen does. Reads all at once, not one after the other.
+  __device__ int keys(int of) const {
+    if (of >= rows.batch) return 0;
+    const std::int32_t first = rows.cu_seqlens_q[of], after = rows.cu_seqlens_q[of + 1], length = rows.kv_lens[of];
+    return after > first ? max(0, min(length, most_keys)) : 0;
   }
   __device__ int keys() const { return keys(sequence); }
-  __device__ int blocks(std::int64_t of) const { return (keys(of) + decode_block - 1) / decode_block; }
+  __device__ int blocks(int of) const { return (keys(of) + decode_block - 1) / decode_block; }
 
   __device__ void next() {
     ++sequence;
@@ -59,7 +61,7 @@ struct sequence_blocks {
   /// Of all sequences. By whole warps.
   __device__ int all() const {
     int sum = 0;
-    for (std::int64_t s = threadIdx.x % 32; s < rows.batch; s += 32) sum += blocks(s);
+    for (int s = threadIdx.x % 32; s < rows.batch; s += 32) sum += blocks(s);
     return __reduce_add_sync(cuda::all_lanes, sum);
   }
 
@@ -67,7 +69,7 @@ struct sequence_blocks {
   __device__ void seek(int block) {
     const int lane = threadIdx.x % 32;
     int before = 0;
-    for (std::int64_t base = 0; base < rows.batch; base += 32) {
+    for (int base = 0; base < rows.batch; base += 32) {
       const int own = blocks(base + lane);
       int with_own = own;
       for (int distance = 1; distance < 32; distance *= 2) {

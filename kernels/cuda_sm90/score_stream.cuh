@@ -28,8 +28,8 @@ struct stream_shape {
   static constexpr int warps = warps_, threads = 32 * warps, stages = stages_;
   static constexpr int unit_keys = 32, width = 128, pieces = width / cuda::piece_elements;
   static constexpr int row_bytes = width * 2;
-  /// Octets whose products are in registers at a time.
-  static constexpr int group = octets < 4 ? octets : 4;
+  /// Thread blocks on a multiprocessor: one, and where registers are enough, room for the kernel that comes next.
+  static constexpr int resident = octets <= 2 ? 2 : 1;
 
   struct memory {
     alignas(128) uint4 ring[warps][stages][unit_keys * pieces];
@@ -111,40 +111,52 @@ __device__ void load_rows(const score_stream_call& s, std::int64_t first_row, in
   }
 }
 
-/// Products of two tiles of 16 keys with some octets of rows. Added up in the order in which the kernels of cuda do it.
+/// Products of two tiles of 16 keys with all rows. Added up in the order in which the kernels of cuda do it.
 template <class S>
-__device__ void multiply_unit(const uint4* unit, const uint4* queries, float (&products)[2][S::group][4]) {
+__device__ void multiply_unit(const uint4* unit, const uint4* queries, float (&products)[2][S::octets][4]) {
   using T = typename S::value;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  // Rows are a multiple of all banks long: odd ones read the other half of 128 bytes first, and then change both over.
+  const bool is_odd = g % 2 != 0;
+  const uint4 *const first = unit + g * S::pieces + (is_odd ? 4 : 0) + t, *const other = unit + g * S::pieces +
+                                                                                         (is_odd ? 0 : 4) + t;
 #pragma unroll
   for (auto& tile : products)
 #pragma unroll
     for (auto& octet : tile)
 #pragma unroll
       for (float& x : octet) x = 0;
+#pragma unroll S::octets == 1 ? 2 : 1
+  for (int pair = 0; pair < S::pieces / 8; ++pair) {
+    uint4 keys[2][4];
 #pragma unroll
-  for (int j = 0; j < S::pieces / 4; ++j) {
-    uint4 keys[4];
+    for (int i = 0; i < 4; ++i) {
+      const uint4 a = first[8 * i * S::pieces + 8 * pair], b = other[8 * i * S::pieces + 8 * pair];
+      keys[0][i] = {is_odd ? b.x : a.x, is_odd ? b.y : a.y, is_odd ? b.z : a.z, is_odd ? b.w : a.w};
+      keys[1][i] = {is_odd ? a.x : b.x, is_odd ? a.y : b.y, is_odd ? a.z : b.z, is_odd ? a.w : b.w};
+    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) keys[i] = unit[(8 * i + g) * S::pieces + 4 * j + t];
-    const cuda::query_operands low(keys[0], keys[1]), high(keys[2], keys[3]);
+    for (int half = 0; half < 2; ++half) {
+      const uint4(&k)[4] = keys[half];
+      const cuda::query_operands low(k[0], k[1]), high(k[2], k[3]);
 #pragma unroll
-    for (int n = 0; n < S::group; ++n) {
-      const uint4 q = queries[cuda::placed<S::pieces>(8 * n + g, 4 * j + t)];
-      cuda::mma<T>(products[0][n], low.first, q.x, q.y);
-      cuda::mma<T>(products[1][n], high.first, q.x, q.y);
-      cuda::mma<T>(products[0][n], low.second, q.z, q.w);
-      cuda::mma<T>(products[1][n], high.second, q.z, q.w);
+      for (int n = 0; n < S::octets; ++n) {
+        const uint4 q = queries[cuda::placed<S::pieces>(8 * n + g, 8 * pair + 4 * half + t)];
+        cuda::mma<T>(products[0][n], low.first, q.x, q.y);
+        cuda::mma<T>(products[1][n], high.first, q.x, q.y);
+        cuda::mma<T>(products[0][n], low.second, q.z, q.w);
+        cuda::mma<T>(products[1][n], high.second, q.z, q.w);
+      }
     }
   }
 }
 
-/// Products of keys that a row does not see become -infinity. `key`: of the unit; `seen`: of the first row.
+/// Products of keys that a row does not see become -infinity. `key`: of the unit.
 template <class S>
-__device__ void hide_unseen(int key, const int* seen, float (&products)[2][S::group][4]) {
+__device__ void hide_unseen(int key, const int* seen, float (&products)[2][S::octets][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int n = 0; n < S::group; ++n)
+  for (int n = 0; n < S::octets; ++n)
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
       const int sees = seen[8 * n + 2 * t + column];
@@ -179,14 +191,26 @@ __device__ inline void write_unseen(const score_stream_call& s, const sequence_b
   for (std::int64_t i = blockIdx.x; i < all; i += gridDim.x) {
     const std::int64_t row = i / c.heads, head = i % c.heads;
     float* const scores = s.scores + row * s.row_stride + head * s.head_stride;
-    const std::int64_t seen = sequences.blocks(c.rows.place(row).sequence);
+    const std::int64_t seen = sequences.blocks(static_cast<int>(c.rows.place(row).sequence));
     for (std::int64_t block = seen + threadIdx.x; block < c.max_blocks; block += blockDim.x)
       scores[block] = -CUDART_INF_F;
   }
 }
 
+/// Brings the entries of the block table closer that this thread block needs if all sequences are as long as they can be:
+/// which ones it does need is known only when the lengths are there.
+__device__ inline void prefetch_pages(const index_call& c) {
+  const cache& keys = c.keys;
+  if (keys.block_table == nullptr || threadIdx.x >= 32) return;
+  const std::int64_t block = c.rows.batch * c.max_blocks * blockIdx.x / gridDim.x + threadIdx.x * 32;
+  if (block >= c.rows.batch * c.max_blocks * (blockIdx.x + 1) / gridDim.x) return;
+  const std::int64_t page = block % c.max_blocks * decode_block / keys.page_size;
+  if (page < keys.table_stride)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(keys.block_table + block / c.max_blocks * keys.table_stride + page));
+}
+
 template <class S>
-__global__ void __launch_bounds__(S::threads, 2) stream_scores(const __grid_constant__ score_stream_call s) {
+__global__ void __launch_bounds__(S::threads, S::resident) stream_scores(const __grid_constant__ score_stream_call s) {
   extern __shared__ __align__(128) unsigned char stream_memory[];
   auto& shared = *reinterpret_cast<typename S::memory*>(stream_memory);
   const index_call& c = s.index;
@@ -199,10 +223,11 @@ __global__ void __launch_bounds__(S::threads, 2) stream_scores(const __grid_cons
   __syncwarp();
 
   // Blocks begin .. end are this thread block's.
+  prefetch_pages(c);
   sequence_blocks sequences(c);
-  const std::int64_t all = sequences.all();
-  const int begin = static_cast<int>(all * blockIdx.x / gridDim.x);
-  const int end = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
+  const int all = sequences.all(), blocks = gridDim.x, number = blockIdx.x;
+  const int begin = all / blocks * number + min(number, all % blocks);
+  const int end = begin + all / blocks + (number < all % blocks);
   if (begin < end) {
     sequences.seek(begin);
 
@@ -223,6 +248,7 @@ __global__ void __launch_bounds__(S::threads, 2) stream_scores(const __grid_cons
       }
       ahead.next();
     };
+#pragma unroll 1
     for (int stage = 0; stage < S::stages; ++stage) fill(stage);
 
     ring_place<S::stages> place;
@@ -248,19 +274,14 @@ __global__ void __launch_bounds__(S::threads, 2) stream_scores(const __grid_cons
 #pragma unroll 1
           for (int key = first_key; key < last_key; key += S::unit_keys) {
             wait_for(&shared.full[warp][place.stage], place.parity);
-            const uint4* const unit = shared.ring[warp][place.stage];
+            float products[2][S::octets][4];
+            multiply_unit<S>(shared.ring[warp][place.stage], shared.queries, products);
+            if (key + S::unit_keys > all_see) hide_unseen<S>(key, shared.seen, products);
 #pragma unroll
-            for (int n = 0; n < S::octets; n += S::group) {
-              if (8 * n >= rows) break;
-              float products[2][S::group][4];
-              multiply_unit<S>(unit, shared.queries + n * 8 * S::pieces, products);
-              if (key + S::unit_keys > all_see) hide_unseen<S>(key, shared.seen + 8 * n, products);
+            for (int n = 0; n < S::octets; ++n)
 #pragma unroll
-              for (int m = 0; m < S::group; ++m)
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                  best[n + m][i % 2] = fmaxf(best[n + m][i % 2], fmaxf(products[0][m][i], products[1][m][i]));
-            }
+              for (int i = 0; i < 4; ++i)
+                best[n][i % 2] = fmaxf(best[n][i % 2], fmaxf(products[0][n][i], products[1][n][i]));
             __syncwarp();  // all lanes have read the unit
             fill(place.stage);
             place.next();
