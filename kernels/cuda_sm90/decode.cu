@@ -69,18 +69,23 @@ void launch(void (*kernel)(Call), const launch_shape& shape, const run_context& 
   constexpr unsigned portable_cluster = 8;
   if (shape.cluster > portable_cluster) cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = shape.cluster;
-  attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared;
   config.stream = static_cast<cudaStream_t>(context.stream);
   config.attrs = attributes;
-  config.numAttrs = shape.overlaps ? 2 : 1;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& size = attributes[config.numAttrs++];
+    size.id = cudaLaunchAttributeClusterDimension;
+    size.val.clusterDim.x = shape.cluster;
+    size.val.clusterDim.y = size.val.clusterDim.z = 1;
+  }
+  if (shape.overlaps) {
+    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchKernelEx(&config, kernel, call);
 }
 

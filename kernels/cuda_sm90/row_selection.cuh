@@ -24,7 +24,7 @@ struct row_selection {
   std::int32_t ids[cuda::most_selected];  ///< the result: topk of them, as the contract has them
   int count;
 
-  /// Of a row that sees `visible` blocks. `scores`: aligned to 16 bytes, `columns` of them. By the whole thread block; what it
+  /// Of a row that sees `visible` blocks. `scores`: `columns` of them. By the whole thread block; what it
   /// reads in `ids` is there at the end.
   __device__ void select(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns) {
     const int lane = threadIdx.x % 32;
@@ -54,21 +54,22 @@ struct row_selection {
   __device__ void collect(const cuda::free_blocks& free, const float* scores, std::int64_t columns) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) count = 0;
+    const bool in_vectors = reinterpret_cast<std::uintptr_t>(scores) % sizeof(float4) == 0;
     std::uint32_t floor = 1;  // any score
     for (std::int64_t base = 0; base < free.end; base += step) {
       std::uint32_t values[vectors][4], best = 0;
 #pragma unroll
       for (int i = 0; i < vectors; ++i) {
         const std::int64_t id = base + 4 * (i * threads + threadIdx.x);
-        float4 four{};
-        if (id + 4 <= columns && id < free.end) {
-          four = __ldcg(reinterpret_cast<const float4*>(scores + id));
-        } else if (id < free.end) {
-          four.x = __ldcg(scores + id);
-          if (id + 1 < columns) four.y = __ldcg(scores + id + 1);
-          if (id + 2 < columns) four.z = __ldcg(scores + id + 2);
+        float parts[4] = {};
+        if (in_vectors && id + 4 <= columns && id < free.end) {
+          const float4 four = __ldcg(reinterpret_cast<const float4*>(scores + id));
+          parts[0] = four.x, parts[1] = four.y, parts[2] = four.z, parts[3] = four.w;
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (id + e < free.end) parts[e] = __ldcg(scores + id + e);
         }
-        const float parts[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           values[i][e] = id + e >= free.first && id + e < free.end ? ascending(parts[e]) : 0;

@@ -202,11 +202,14 @@ __device__ inline void write_unseen(const score_stream_call& s, const sequence_b
 __device__ inline void prefetch_pages(const index_call& c) {
   const cache& keys = c.keys;
   if (keys.block_table == nullptr || threadIdx.x >= 32) return;
-  const std::int64_t block = c.rows.batch * c.max_blocks * blockIdx.x / gridDim.x + threadIdx.x * 32;
-  if (block >= c.rows.batch * c.max_blocks * (blockIdx.x + 1) / gridDim.x) return;
-  const std::int64_t page = block % c.max_blocks * decode_block / keys.page_size;
+  const int columns = static_cast<int>(c.max_blocks);
+  const block_share share(static_cast<int>(c.rows.batch) * columns);
+  const int block =
+      share.begin + static_cast<int>(threadIdx.x) * 32;  // a line of entries, or more where pages are larger
+  if (block >= share.end) return;
+  const int page = block % columns * decode_block / static_cast<int>(keys.page_size);
   if (page < keys.table_stride)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(keys.block_table + block / c.max_blocks * keys.table_stride + page));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(keys.block_table + block / columns * keys.table_stride + page));
 }
 
 template <class S>
@@ -225,9 +228,7 @@ __global__ void __launch_bounds__(S::threads, S::resident) stream_scores(const _
   // Blocks begin .. end are this thread block's.
   prefetch_pages(c);
   sequence_blocks sequences(c);
-  const int all = sequences.all(), blocks = gridDim.x, number = blockIdx.x;
-  const int begin = all / blocks * number + min(number, all % blocks);
-  const int end = begin + all / blocks + (number < all % blocks);
+  const auto [begin, end] = block_share(sequences.all());
   if (begin < end) {
     sequences.seek(begin);
 

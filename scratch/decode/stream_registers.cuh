@@ -28,9 +28,8 @@ __global__ void __launch_bounds__(S::threads, S::resident) stream_registers(cons
   cuda::let_next_begin();
   prefetch_pages(c);
   sequence_blocks sequences(c);
-  const int all = sequences.all(), blocks = gridDim.x, number = blockIdx.x;
-  const int begin = all / blocks * number + min(number, all % blocks);
-  const int end = begin + all / blocks + (number < all % blocks);
+  const auto share = block_share(sequences.all());
+  const int begin = share.begin, end = share.end;
   if (begin >= end) return;
   sequences.seek(begin);
   const std::uint64_t policy = read_once();
