@@ -23,12 +23,13 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
   return std::min(rows.row_bound, p.total_q) * p.hkv;
 }
 
-/// A cluster for each row, of so many thread blocks that there are some on every multiprocessor.
+/// Thread blocks of a row's cluster: so many that all rows' thread blocks are on the device at once, two on each of its
+/// multiprocessors, as far as there are blocks of keys for them.
 int spans_of(const msabench_problem& p) {
-  constexpr std::int64_t enough = 512;
+  constexpr std::int64_t places = 2 * 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int spans = decode_attention_shape<__nv_bfloat16>::most_spans;
-  while (spans > 1 && (rows * spans > enough || spans / 2 >= p.topk)) spans /= 2;
+  while (spans > 1 && (rows * spans > places || spans / 2 >= p.topk)) spans /= 2;
   return spans;
 }
 

@@ -17,18 +17,26 @@ inline constexpr int decode_block = 128;
 
 /// As lengths::place. Every lane gets it; false for a row that no sequence has.
 __device__ inline bool place_row(const lengths& rows, std::int64_t row, row_place& place) {
+  constexpr int loads = 4;  // on their way at once
   const int lane = threadIdx.x % 32;
-  for (std::int64_t base = 0; base < rows.batch; base += 32) {
-    const bool is_sequence = base + lane < rows.batch;
-    const std::int32_t end = is_sequence ? rows.cu_seqlens_q[base + lane + 1] : 0;
-    const std::int32_t keys = is_sequence ? rows.kv_lens[base + lane] : 0;
-    const unsigned behind = __ballot_sync(cuda::all_lanes, is_sequence && end > row);
-    if (behind == 0) continue;
-    const int found = __ffs(static_cast<int>(behind)) - 1;
-    place.sequence = base + found;
-    place.length = __shfl_sync(cuda::all_lanes, keys, found);
-    place.position = place.length - (__shfl_sync(cuda::all_lanes, end, found) - row);
-    return true;
+  for (std::int64_t base = lane; base - lane < rows.batch; base += 32 * loads) {
+    std::int32_t ends[loads], keys[loads];
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const bool is_sequence = base + 32 * i < rows.batch;
+      ends[i] = is_sequence ? rows.cu_seqlens_q[base + 32 * i + 1] : 0;
+      keys[i] = is_sequence ? rows.kv_lens[base + 32 * i] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < loads; ++i) {
+      const unsigned behind = __ballot_sync(cuda::all_lanes, ends[i] > row);
+      if (behind == 0) continue;
+      const int found = __ffs(static_cast<int>(behind)) - 1;
+      place.sequence = base - lane + 32 * i + found;
+      place.length = __shfl_sync(cuda::all_lanes, keys[i], found);
+      place.position = place.length - (__shfl_sync(cuda::all_lanes, ends[i], found) - row);
+      return true;
+    }
   }
   return false;
 }
