@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -14,7 +15,9 @@ namespace msabench::ptx {
 namespace {
 
 constexpr int turn = 400;                      // instructions
-constexpr std::uint64_t still_rounds = 20000;  // of all warps, in which nothing happens that anybody waits for
+// In which nothing happens anywhere that anybody could wait for. Another thread's turn can take long, with products of
+// matrices, and nothing is seen of it meanwhile.
+constexpr std::chrono::seconds still_time{5};
 
 std::uint32_t member_mask(const warp& w, const instruction& i) {
   // The mask is the last operand of shfl, vote, match, redux and elect; .aligned instructions have none.
@@ -311,7 +314,8 @@ class cluster_runner {
       }
       runners.push_back(std::make_unique<runner>(b));
     }
-    std::uint64_t still = 0, seen = 0;
+    std::uint64_t seen = 0;
+    auto changed = std::chrono::steady_clock::now();
     for (;;) {
       if (seed_ != 0) std::shuffle(turns.begin(), turns.end(), random);
       bool moved = false, alive = false;
@@ -339,9 +343,10 @@ class cluster_runner {
       // Another thread's block may do what these wait for.
       for (block& b : blocks_) events_ += std::exchange(b.events, 0);
       const std::uint64_t events = events_;
-      still = copied || events != seen ? 0 : still + 1;
+      const auto now = std::chrono::steady_clock::now();
+      if (copied || events != seen) changed = now;
       seen = events;
-      if ((!moved && !copied) || still > still_rounds) stuck();
+      if ((!moved && !copied) || now - changed > still_time) stuck();
     }
   }
 
