@@ -12,7 +12,7 @@ namespace msabench::cuda_sm90 {
 /// For data that is read once: what the second-level cache gives up first. To be had by every thread that copies so.
 __device__ inline std::uint64_t read_once() {
   std::uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
   return policy;
 }
 

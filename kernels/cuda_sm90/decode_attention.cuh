@@ -95,8 +95,9 @@ __device__ void merge_spans(const decode_attention_call& s, std::int64_t row, st
     for (int other = 0; other < S::most_spans; ++other) {
       stats[other] = {-CUDART_INF_F, 0};
       values[other] = {};
+      // Its address is taken whatever happens, so it has to be one that there is.
+      const auto* const from = cluster.map_shared_rank(&shared, min(other, s.spans - 1));
       if (other >= s.spans) continue;
-      const auto* const from = s.spans == 1 ? &shared : cluster.map_shared_rank(&shared, other);
       stats[other] = from->stats[head];
       values[other] = *reinterpret_cast<const float2*>(&from->out[head][column]);
     }
