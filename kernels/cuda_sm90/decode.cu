@@ -7,7 +7,6 @@
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
 #include "kernels/cuda/scoring.h"
-#include "kernels/cuda/workspace.cuh"
 #include "kernels/cuda_sm90/decode_attention.cuh"
 #include "kernels/cuda_sm90/score_stream.cuh"
 
@@ -33,26 +32,13 @@ int spans_of(const msabench_problem& p) {
   return spans;
 }
 
-/// Rows are so few that each thread block of `attend` selects for itself, and one kernel less is in the way.
-bool selects_in_attend(const msabench_problem& p) { return p.total_q * p.hkv <= 16; }
-
 /// Scores have rows of whole vectors.
 std::int64_t score_columns(const msabench_problem& p) { return cuda::ceil_div(max_blocks(p), 4) * 4; }
 
-struct decode_scratch {
-  float* scores;      ///< [heads][T][score_columns]
-  std::int32_t* ids;  ///< [T][heads][topk], of msa
-  double bytes;
-
-  decode_scratch(const msabench_problem& p, void* memory) {
-    cuda::workspace_cutter cutter(memory);
-    const double rows = static_cast<double>(p.total_q * p.hkv);
-    const bool attends_only = p.op == MSABENCH_OP_ATTEND;
-    scores = attends_only ? nullptr : cutter.take<float>(rows * static_cast<double>(score_columns(p)));
-    ids = p.op == MSABENCH_OP_MSA ? cutter.take<std::int32_t>(rows * p.topk) : nullptr;
-    bytes = cutter.bytes();
-  }
-};
+/// [heads][T][score_columns]
+double score_count(const msabench_problem& p) {
+  return static_cast<double>(p.total_q) * p.hkv * static_cast<double>(score_columns(p));
+}
 
 struct launch_shape {
   std::int64_t blocks;
@@ -107,12 +93,12 @@ void launch_stream(const score_stream_call& call, const run_context& context) {
 }
 
 /// Scores, where the caller wants them or in scratch. Returns where they are for whoever selects from them.
-select_call start_scores(const index_call& call, const decode_scratch& scratch, const run_context& context) {
+select_call start_scores(const index_call& call, const run_context& context) {
   const msabench_problem& p = context.problem;
   const bool wanted = call.scores != nullptr;
   const std::int64_t row_stride = wanted ? call.score_row_stride : score_columns(p);
   const std::int64_t head_stride = wanted ? call.score_head_stride : p.total_q * row_stride;
-  float* const scores = wanted ? call.scores : scratch.scores;
+  float* const scores = wanted ? call.scores : static_cast<float*>(context.scratch);
   const score_stream_call stream{call, scores, head_stride, row_stride, wanted};
   const std::int64_t rows = p.max_q_len * p.hi;
   if (call.max_blocks > 0)
@@ -185,44 +171,29 @@ bool takes_decode(const msabench_problem& p) {
   // Scores are in memory, and blocks of all sequences and rows are counted in 32 bits.
   constexpr double most_score_bytes = 128.0 * (1 << 20), most_count = 1 << 30;
   const double blocks = static_cast<double>(max_blocks(p));
-  const double rows = static_cast<double>(p.total_q) * static_cast<double>(p.hkv);
-  return rows * blocks * sizeof(float) <= most_score_bytes && static_cast<double>(p.batch) * blocks <= most_count &&
-         rows <= most_count / 16;
+  return score_count(p) * sizeof(float) <= most_score_bytes && static_cast<double>(p.batch) * blocks <= most_count &&
+         static_cast<double>(p.total_q) * p.hkv <= most_count / 16;
 }
 
 void decode_index(const index_call& call, const run_context& context) {
   if (!has_rows(call.rows)) return;
-  start_selection(start_scores(call, decode_scratch(context.problem, context.scratch), context), context);
+  start_selection(start_scores(call, context), context);
   if (call.lse != nullptr) cuda::log_sums_of_selected(call, static_cast<cudaStream_t>(context.stream));
 }
 
 void decode_attend(const attend_call& call, const run_context& context) {
-  if (!has_rows(call.rows)) return;
-  start_attention(call, {}, false, context);
+  if (has_rows(call.rows)) start_attention(call, {}, false, context);
 }
 
 void decode_msa(const msa_call& call, const run_context& context) {
   if (!has_rows(call.attend.rows)) return;
-  const decode_scratch scratch(context.problem, context.scratch);
-  select_call select = start_scores(call.index, scratch, context);
-  if (selects_in_attend(context.problem)) {
-    start_attention(call.attend, select, call.index.max_blocks > 0, context);
-    return;
-  }
-  if (select.ids == nullptr) {
-    select.ids = scratch.ids;
-    select.id_head_stride = select.rule.topk;
-    select.id_row_stride = std::int64_t{select.heads} * select.rule.topk;
-  }
-  start_selection(select, context);
-  attend_call attend = call.attend;
-  attend.ids = select.ids;
-  attend.id_row_stride = select.id_row_stride;
-  attend.id_head_stride = select.id_head_stride;
-  start_attention(attend, {}, true, context);
+  const select_call select = start_scores(call.index, context);
+  start_attention(call.attend, select, call.index.max_blocks > 0, context);
 }
 
-double decode_scratch_bytes(const msabench_problem& p) { return decode_scratch(p, nullptr).bytes; }
+double decode_scratch_bytes(const msabench_problem& p) {
+  return p.op == MSABENCH_OP_ATTEND ? 0 : score_count(p) * sizeof(float);
+}
 
 msabench_numerics decode_numerics(const msabench_problem& p) {
   if (!attends(p)) return cuda::index_numerics(p);

@@ -217,8 +217,7 @@ struct variant {
 };
 
 void run_variant(const variant& v, const msa_call& call, const run_context& context) {
-  const decode_scratch scratch(context.problem, context.scratch);
-  const select_call select = start_scores(call.index, scratch, context);
+  const select_call select = start_scores(call.index, context);
   using S = decode_attention_shape<bf16>;
   const int tiles = cuda::ceil_div(topk, v.spans) > 1 ? 2 : 1;
   const launch_shape shape{rows_of(call.attend.rows, context.problem) * v.spans, S::threads, S::shared_bytes(tiles),
@@ -230,18 +229,16 @@ void run_variant(const variant& v, const msa_call& call, const run_context& cont
 
 template <class S>
 void run_stream(const msa_call& call, const run_context& context) {
-  const decode_scratch scratch(context.problem, context.scratch);
   const std::int64_t columns = score_columns(context.problem);
-  launch_stream<S>({call.index, scratch.scores, context.problem.total_q * columns, columns, false}, context);
+  launch_stream<S>({call.index, static_cast<float*>(context.scratch), context.problem.total_q * columns, columns, false}, context);
 }
 template <class S>
 void run_registers(const msa_call& call, const run_context& context) {
-  const decode_scratch scratch(context.problem, context.scratch);
   const std::int64_t columns = score_columns(context.problem);
   const std::int64_t grid = std::min<std::int64_t>(std::int64_t{cuda::multiprocessors()} * S::resident,
                                                    call.index.rows.batch * call.index.max_blocks);
   stream_registers<S><<<static_cast<unsigned>(grid), S::threads, 0, stream>>>(
-      {call.index, scratch.scores, context.problem.total_q * columns, columns, false});
+      {call.index, static_cast<float*>(context.scratch), context.problem.total_q * columns, columns, false});
 }
 
 /// Scores of both kernels bit by bit, ids and outputs of every way.
@@ -258,7 +255,7 @@ bool check(const char* name, const setting& s) {
     run(call, context_of(s.p, s));
     CHECK(cudaGetLastError());
     CHECK(cudaStreamSynchronize(stream));
-    const auto a = host(want, count), b = host(decode_scratch(s.p, s.scratch).scores, count);
+    const auto a = host(want, count), b = host(reinterpret_cast<const float*>(s.scratch), count);
     std::int64_t bits = 0, wrong = 0, first = -1;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t row = i / columns % s.rows, block = i % columns;
@@ -285,7 +282,7 @@ bool check(const char* name, const setting& s) {
     compare("ring 4x4", [](auto&... x) { run_stream<stream_shape<bf16, 1, 4, 4>>(x...); });
     compare("registers 8x1", [](auto&... x) { run_registers<register_shape<bf16, 8, 1>>(x...); });
   }
-  compare("chosen", [](const msa_call& c, const run_context& x) { start_scores(c.index, decode_scratch(x.problem, x.scratch), x); });
+  compare("chosen", [](const msa_call& c, const run_context& x) { start_scores(c.index, x); });
 
   // Ids and outputs.
   const std::int64_t id_count = s.rows * heads * topk, out_count = s.rows * heads * group * d;
