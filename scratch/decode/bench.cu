@@ -435,7 +435,17 @@ int bench(int argc, char** argv) {
   constexpr std::int32_t K = 1024, M = K * K;
   const auto now = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
   const double begin = now();
-#ifndef STAMPS
+#ifdef QUICK
+  const auto quick = [&](const char* name, const setting& s) {
+    std::printf("== %s, variant %s\n", name, QUICK);
+    time_it("index", s, MSABENCH_OP_INDEX, 60, [](auto& c, auto& x) { decode_index(c.index, x); });
+    for (int i = 0; i < 3; ++i) time_it("msa as chosen", s, MSABENCH_OP_MSA, 60, [](auto& c, auto& x) { decode_msa(c, x); });
+  };
+  quick("1M, batch 1", setting(pool, {M}, 1, 16));
+  quick("128K, batch 1", setting(pool, {128 * K}, 1, 64));
+  quick("8K, batch 1", setting(pool, {8 * K}, 1, 64));
+  quick("128K, batch 16", setting(pool, std::vector<std::int32_t>(16, 128 * K), 1, 8));
+#elif !defined STAMPS
   bool good = true;
   good &= check("128K", setting(pool, {128 * K}, 1, 1));
   good &= check("ragged", setting(pool, {1, 128, 129, 2047, 2049, 5000, 77777, 3, 31000}, 1, 1));
