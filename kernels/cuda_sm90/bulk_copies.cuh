@@ -16,8 +16,8 @@ __device__ inline std::uint64_t read_once() {
   return policy;
 }
 
-/// Starts a copy from global to shared memory; all of it in multiples of 16 bytes. By one thread, the barrier having been told
-/// of the bytes, or being told by a thread whose arrival it waits for.
+/// Starts a copy from global to shared memory; all of it in multiples of 16 bytes. By one thread, the barrier having
+/// been told of the bytes, or being told by a thread whose arrival it waits for.
 __device__ inline void copy_bytes(void* to, const void* from, std::uint32_t bytes, barrier* b, std::uint64_t policy) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::

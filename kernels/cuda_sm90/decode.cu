@@ -51,7 +51,8 @@ struct launch_shape {
 template <class Call>
 void launch(void (*kernel)(Call), const launch_shape& shape, const run_context& context, const Call& call) {
   cuda::allow_shared_memory(kernel, shape.shared);
-  // A multiprocessor divides its memory anew only when it is idle, and the next kernel's thread blocks are to come before.
+  // A multiprocessor divides its memory anew only when it is idle, and the next kernel's thread blocks are to come
+  // before.
   cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   constexpr unsigned portable_cluster = 8;
   if (shape.cluster > portable_cluster) cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);

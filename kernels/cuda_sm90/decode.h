@@ -6,8 +6,8 @@
 
 namespace msabench::cuda_sm90 {
 
-/// index; and attend; and msa, which is both. Of M3's shape and its shards: dims of 128, blocks of 128, up to 64 rows (token,
-/// index head) of a sequence; contiguous, or pages of whole blocks.
+/// index; and attend; and msa, which is both. Of M3's shape and its shards: dims of 128, blocks of 128, up to 64 rows
+/// (token, index head) of a sequence; contiguous, or pages of whole blocks.
 bool takes_decode(const msabench_problem& problem);
 
 /// Whether a row of the problem, alone in a call of its own, would be taken.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over selected blocks for few query tokens, where the time to an answer counts: the rows of a token and a KV head
-// are a cluster's, whose thread blocks divide its blocks of keys and put their results together in shared memory.
+// Attention over selected blocks for few query tokens, where the time to an answer counts: the rows of a token and a KV
+// head are a cluster's, whose thread blocks divide its blocks of keys and put their results together in shared memory.
 //
-// load     queries, before the index branch is done; then keys, straight into the registers that multiply them, and values
-//          into shared memory
+// load     queries, before the index branch is done; then keys, straight into the registers that multiply them, and
+//          values into shared memory
 // score    a warp multiplies 16 keys of the block with all heads
 // weigh    relative to the greatest score so far, of which warps tell each other
 // add      a warp has 16 columns of the values of all 128 keys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few query tokens of many keys: the blocks that sequences have, and the place of a row, found by whole warps so that as
-// little as possible is read one after the other.
+// Few query tokens of many keys: the blocks that sequences have, and the place of a row, found by whole warps so that
+// as little as possible is read one after the other.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,8 @@ struct block_share {
   }
 };
 
-/// The blocks of all sequences one after the other, as far as their last query tokens see them; at one of the sequences.
+/// The blocks of all sequences one after the other, as far as their last query tokens see them; at one of the
+/// sequences.
 struct sequence_blocks {
   const lengths& rows;
   int most_keys;
@@ -63,7 +64,8 @@ struct sequence_blocks {
   __device__ sequence_blocks(const index_call& c)
       : rows(c.rows), most_keys(static_cast<int>(c.max_blocks * decode_block)) {}
 
-  /// What lies behind the last column of scores is cut off, as keys_seen does. Reads all at once, not one after the other.
+  /// What lies behind the last column of scores is cut off, as keys_seen does. Reads all at once, not one after the
+  /// other.
   __device__ int keys(int of) const {
     if (of >= rows.batch) return 0;
     const std::int32_t first = rows.cu_seqlens_q[of], after = rows.cu_seqlens_q[of + 1], length = rows.kv_lens[of];

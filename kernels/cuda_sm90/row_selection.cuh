@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks of one row from its scores, by a thread block, for rows so few that only the time to an answer counts.
 //
-// A score that at least as many blocks reach as are wanted is found first, by maxima of classes of blocks: as many classes
-// as there are places. Few more than those wanted reach it, and these are ranked by comparing each with each. Where too
-// many do, warps keep sorted lists instead. A block's score and id are one number (top_blocks.cuh), so what is selected
-// does not depend on the way.
+// A score that at least as many blocks reach as are wanted is found first, by maxima of classes of blocks: as many
+// classes as there are places. Few more than those wanted reach it, and these are ranked by comparing each with each.
+// Where too many do, warps keep sorted lists instead. A block's score and id are one number (top_blocks.cuh), so what
+// is selected does not depend on the way.
 #pragma once
 
 #include "kernels/cuda/top_blocks.cuh"

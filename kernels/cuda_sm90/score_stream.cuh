@@ -2,9 +2,9 @@
 // Scores of blocks for few query tokens, at the pace at which memory gives keys: each is read once for all rows (token,
 // head) of its sequence.
 //
-// The blocks of all sequences are divided evenly among thread blocks, one a multiprocessor. Warps are on their own: each
-// takes every so-manieth block, in units of 32 keys, which the copy engine brings to its ring in shared memory. Keys are
-// the rows of the products and queries their columns, so that eight queries cost no more than there are.
+// The blocks of all sequences are divided evenly among thread blocks, one a multiprocessor. Warps are on their own:
+// each takes every so-manieth block, in units of 32 keys, which the copy engine brings to its ring in shared memory.
+// Keys are the rows of the products and queries their columns, so that eight queries cost no more than there are.
 #pragma once
 
 #include "kernels/cuda/index_keys.cuh"
@@ -40,8 +40,8 @@ struct stream_shape {
   };
 };
 
-/// The units of a warp in the order in which it multiplies them. It is ahead of the products, and looks up where a block
-/// lies while the copies of the one before it are started.
+/// The units of a warp in the order in which it multiplies them. It is ahead of the products, and looks up where a
+/// block lies while the copies of the one before it are started.
 class unit_walk {
  public:
   __device__ unit_walk(const index_call& call, const sequence_blocks& at, int first, int step, int end)
@@ -197,8 +197,8 @@ __device__ inline void write_unseen(const score_stream_call& s, const sequence_b
   }
 }
 
-/// Brings the entries of the block table closer that this thread block needs if all sequences are as long as they can be:
-/// which ones it does need is known only when the lengths are there.
+/// Brings the entries of the block table closer that this thread block needs if all sequences are as long as they can
+/// be: which ones it does need is known only when the lengths are there.
 __device__ inline void prefetch_pages(const index_call& c) {
   const cache& keys = c.keys;
   if (keys.block_table == nullptr || threadIdx.x >= 32) return;
