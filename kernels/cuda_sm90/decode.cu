@@ -114,8 +114,10 @@ select_call start_scores(const index_call& call, const run_context& context) {
       else
         launch_stream<stream_shape<T, 8, stream_warps, stream_stages>>(stream, context);
     });
-  return {call.rows,   call.rule,  call.heads, call.max_blocks,    scores,
-          head_stride, row_stride, call.ids,   call.id_row_stride, call.id_head_stride};
+  // Whoever selects may read whole vectors in scratch.
+  const std::int64_t columns = wanted ? call.max_blocks : row_stride;
+  return {call.rows, call.rule,          call.heads,         columns, scores, head_stride, row_stride,
+          call.ids,  call.id_row_stride, call.id_head_stride};
 }
 
 __global__ void __launch_bounds__(select_threads) select_few(const __grid_constant__ select_call c) {

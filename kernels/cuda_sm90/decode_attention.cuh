@@ -41,11 +41,11 @@ struct decode_attention_shape {
 
   /// Followed by one or two tiles of values.
   struct memory {
+    uint4 queries[rows * d / 8];  ///< as cuda::placed has them
     alignas(16) T weights[rows * stride];
     float out[rows][d];  ///< of this thread block, before the division by the sum
     float2 stats[rows];  ///< greatest score, sum
     float most[rows][warps], sums[rows][warps];
-    std::int32_t blocks[cuda::most_selected];
     row_selection<threads> selection;
   };
   static constexpr std::size_t shared_bytes(int tiles) { return sizeof(memory) + sizeof(T) * tiles * tile_elements; }
@@ -68,6 +68,15 @@ __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, 
   const std::int64_t pages = cuda::ceil_div(limit, keys.page_size);
   for (std::int64_t i = std::int64_t{threadIdx.x} * line; i < pages; i += std::int64_t{blockDim.x} * line)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
+}
+
+/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no division.
+__device__ inline const char* block_address(const cache& keys, std::int64_t sequence, std::int64_t head, int block) {
+  if (keys.block_table == nullptr) return keys.token(sequence, head, std::int64_t{block} * decode_block);
+  const int of_page = static_cast<int>(keys.page_size) / decode_block, page = of_page == 1 ? block : block / of_page;
+  const std::int64_t element = keys.block_table[sequence * keys.table_stride + page] * keys.page_stride +
+                               (block - page * of_page) * decode_block * keys.token_stride + head * keys.head_stride;
+  return keys.data + element * 2;
 }
 
 /// Of the eight warps, in their order.
@@ -137,24 +146,23 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   row_place place{};
   const bool there = place_row(c.rows, row, place);
   const auto limit = static_cast<std::uint32_t>(max(std::int64_t{0}, place.position + 1));  // keys that the token sees
-  cuda::query_operands queries[S::d / 32];
   if (there) {
-    const char* const from = c.q + (row * c.q_row_stride + kv_head * c.group * c.q_head_stride) * 2 + t * 16;
-#pragma unroll
-    for (int j = 0; j < S::d / 32; ++j) {
-      uint4 low{}, high{};
-      if (g < c.group) low = load_once(from + g * c.q_head_stride * 2 + j * 64);
-      if (g + 8 < c.group) high = load_once(from + (g + 8) * c.q_head_stride * 2 + j * 64);
-      queries[j] = cuda::query_operands(low, high);
-    }
+    constexpr int pieces = S::d / 8;
+    static_assert(S::rows * pieces == S::threads);
+    const int head = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+    const std::int64_t element = row * c.q_row_stride + (kv_head * c.group + head) * c.q_head_stride + piece * 8;
+    cuda::copy_async(cuda::shared_address(shared.queries + cuda::placed<pieces>(head, piece)),
+                     head < c.group ? c.q + element * 2 : c.q, head < c.group);
+    cuda::commit_copies();
     prefetch_table(c.keys, place.sequence, limit);
     if (c.values.block_table != c.keys.block_table) prefetch_table(c.values, place.sequence, limit);
   }
+  cuda::wait_copies<0>();
   cuda::wait_for_previous();
   if (!there) return;  // and the whole cluster
 
   const std::int64_t visible = visible_blocks(place, decode_block);
-  const std::int32_t* blocks;
+  const std::int32_t* const blocks = shared.selection.ids;
   int count;
   if (s.select.scores != nullptr) {
     const select_call& from = s.select;
@@ -162,26 +170,24 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     shared.selection.select(from.rule, scored,
                             from.scores + kv_head * from.score_head_stride + row * from.score_row_stride,
                             from.max_blocks);
-    blocks = shared.selection.ids;
     count = static_cast<int>(min(scored, std::int64_t{from.rule.topk}));
     if (from.ids != nullptr && span == 0 && threadIdx.x < from.rule.topk)
       from.ids[row * from.id_row_stride + kv_head * from.id_head_stride + threadIdx.x] = blocks[threadIdx.x];
   } else {
     if (warp == 0) {
       const std::int32_t* const ids = c.ids + row * c.id_row_stride + kv_head * c.id_head_stride;
-      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.blocks));
+      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.selection.ids));
       if (lane == 0) shared.selection.count = listed;
     }
     __syncthreads();
-    blocks = shared.blocks;
     count = shared.selection.count;
   }
   const int share = (count + s.spans - 1) / s.spans, first = span * share, last = min(first + share, count);
 
   uint4 keys[S::d / 32][2];
   const auto load_keys = [&](int slot) {
-    const std::uint32_t first_key = blocks[slot] * S::keys, most = limit - 1 - first_key;
-    const char* const from = cuda::key_address(c.keys, place.sequence, kv_head, first_key) + t * 16;
+    const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
+    const char* const from = block_address(c.keys, place.sequence, kv_head, blocks[slot]) + t * 16;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       // Past the last key that the token sees, that one: others may hold anything, or not be there.
@@ -193,17 +199,15 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   };
   const auto start_values = [&](int slot) {
     constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
-    const std::uint32_t first_key = blocks[slot] * S::keys, sees = limit - first_key;
+    const std::uint32_t sees = limit - blocks[slot] * S::keys;
     const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-    const char* const from = cuda::key_address(c.values, place.sequence, kv_head, first_key) + piece * 16;
+    const std::int64_t stride = c.values.token_stride * 2;
+    const char* from = block_address(c.values, place.sequence, kv_head, blocks[slot]) + own * stride + piece * 16;
     const std::uint32_t to =
         cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
 #pragma unroll
-    for (int i = 0; i < S::keys / rows_at_once; ++i) {
-      const std::uint32_t key = own + i * rows_at_once;
-      cuda::copy_async(to + i * rows_at_once * S::stride * 2,
-                       key < sees ? from + key * c.values.token_stride * 2 : from, key < sees);
-    }
+    for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride)
+      cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
   };
 
   if (first < last) {
@@ -213,6 +217,12 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   cuda::commit_copies();
   if (first + 1 < last) start_values(first + 1);
   cuda::commit_copies();
+
+  cuda::query_operands queries[S::d / 32];
+#pragma unroll
+  for (int j = 0; j < S::d / 32; ++j)
+    queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, 4 * j + t)],
+                                      shared.queries[cuda::placed<S::d / 8>(g + 8, 4 * j + t)]);
 
   const float scale = c.scale * static_cast<float>(CUDART_L2E);
   const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);

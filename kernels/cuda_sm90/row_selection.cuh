@@ -20,11 +20,11 @@ struct row_selection {
 
   cuda::rank candidates[most_candidates];
   cuda::rank lists[warps][32];
-  std::uint32_t class_best[warps][32];
+  float class_best[warps][32];
   std::int32_t ids[cuda::most_selected];  ///< the result: topk of them, as the contract has them
   int count;
 
-  /// Of a row that sees `visible` blocks. `scores`: `columns` of them. By the whole thread block; what it
+  /// Of a row that sees `visible` blocks. `scores`: `columns` of them may be read. By the whole thread block; what it
   /// reads in `ids` is there at the end.
   __device__ void select(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns) {
     const int lane = threadIdx.x % 32;
@@ -45,60 +45,72 @@ struct row_selection {
  private:
   static constexpr int vectors = 8, step = 4 * threads * vectors;  // scores that a thread block has in registers
 
-  /// What ranks a score, as the upper half of a rank; 0 is below all.
-  static __device__ std::uint32_t ascending(float score) {
-    return static_cast<std::uint32_t>(cuda::rank_of(score, 0) >> 32);
-  }
-
-  /// The blocks that reach a score that wanted ones reach, in any order.
+  /// The blocks that reach a score that wanted ones reach, in any order. NaN, which ranks as -infinity, passes for any.
   __device__ void collect(const cuda::free_blocks& free, const float* scores, std::int64_t columns) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) count = 0;
-    const bool in_vectors = reinterpret_cast<std::uintptr_t>(scores) % sizeof(float4) == 0;
-    std::uint32_t floor = 1;  // any score
-    for (std::int64_t base = 0; base < free.end; base += step) {
-      std::uint32_t values[vectors][4], best = 0;
+    const bool in_vectors = columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(scores) % sizeof(float4) == 0;
+    const int end = static_cast<int>(free.end), first = static_cast<int>(free.first);
+    const auto all = static_cast<unsigned>(end - first);
+    float floor = -CUDART_INF_F;
+    for (int base = 0; base < end; base += step) {
+      const int first_id = base + 4 * static_cast<int>(threadIdx.x);
+      // All are on their way before the first is looked at.
+      float read[vectors][4];
+      if (in_vectors) {
 #pragma unroll
-      for (int i = 0; i < vectors; ++i) {
-        const std::int64_t id = base + 4 * (i * threads + threadIdx.x);
-        float parts[4] = {};
-        if (in_vectors && id + 4 <= columns && id < free.end) {
-          const float4 four = __ldcg(reinterpret_cast<const float4*>(scores + id));
-          parts[0] = four.x, parts[1] = four.y, parts[2] = four.z, parts[3] = four.w;
-        } else {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (id + e < free.end) parts[e] = __ldcg(scores + id + e);
+        for (int i = 0; i < vectors; ++i) {
+          const int id = first_id + 4 * i * threads;
+          const float4 four = id < end ? __ldcg(reinterpret_cast<const float4*>(scores + id)) : float4{};
+          read[i][0] = four.x, read[i][1] = four.y, read[i][2] = four.z, read[i][3] = four.w;
         }
+      } else {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          values[i][e] = id + e >= free.first && id + e < free.end ? ascending(parts[e]) : 0;
-          best = max(best, values[i][e]);
+        for (int i = 0; i < vectors * 4; ++i) {
+          const int id = first_id + 4 * (i / 4) * threads + i % 4;
+          read[i / 4][i % 4] = id < end ? __ldcg(scores + id) : 0;
         }
       }
+      float best = -CUDART_INF_F;
+#pragma unroll
+      for (int i = 0; i < vectors; ++i) {
+        if (base + 4 * i * threads >= end) break;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          best = fmaxf(best, is_free(first_id + 4 * i * threads + e, first, all) ? read[i][e] : -CUDART_INF_F);
+      }
       // Neighbouring blocks, whose scores are alike, are of different classes: those of the 16 or 32 lanes.
-      std::uint32_t of_class = best;
-      if (free.wanted <= 16) of_class = max(of_class, __shfl_xor_sync(cuda::all_lanes, of_class, 16));
+      float of_class = best;
+      if (free.wanted <= 16) of_class = fmaxf(of_class, __shfl_xor_sync(cuda::all_lanes, of_class, 16));
       __syncthreads();  // those of the step before are read
       class_best[warp][lane] = of_class;
       __syncthreads();
 #pragma unroll
-      for (int other = 0; other < warps; ++other) of_class = max(of_class, class_best[other][lane]);
-      floor = max(floor, __reduce_min_sync(cuda::all_lanes, of_class));
-      if (best < floor) continue;
+      for (int other = 0; other < warps; ++other) of_class = fmaxf(of_class, class_best[other][lane]);
+      const auto ascending = static_cast<std::uint32_t>(cuda::rank_of(of_class, 0) >> 32);
+      floor = fmaxf(floor, cuda::score_of(cuda::rank{__reduce_min_sync(cuda::all_lanes, ascending)} << 32));
+      std::uint32_t found = 0;  // a bit for each
 #pragma unroll
-      for (int i = 0; i < vectors; ++i)
+      for (int i = 0; i < vectors; ++i) {
+        if (base + 4 * i * threads >= end) break;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (values[i][e] < floor) continue;
-          const std::int64_t id = base + 4 * (i * threads + threadIdx.x) + e;
-          const int place = atomicAdd(&count, 1);
-          if (place < most_candidates)
-            candidates[place] = cuda::rank{values[i][e]} << 32 | ~static_cast<std::uint32_t>(id);
-        }
+        for (int e = 0; e < 4; ++e)
+          if (is_free(first_id + 4 * i * threads + e, first, all) && !(read[i][e] < floor)) found |= 1u << (4 * i + e);
+      }
+      if (found == 0) continue;
+      int place = atomicAdd(&count, __popc(found));
+#pragma unroll
+      for (int i = 0; i < vectors * 4; ++i) {
+        if ((found >> i & 1) == 0) continue;
+        const int id = first_id + 4 * (i / 4) * threads + i % 4;
+        if (place < most_candidates) candidates[place] = cuda::rank_of(read[i / 4][i % 4], id);
+        ++place;
+      }
     }
     __syncthreads();
   }
+
+  static __device__ bool is_free(int id, int first, unsigned all) { return static_cast<unsigned>(id - first) < all; }
 
   /// The wanted best of the candidates to lists[0]: four threads count those that are better than one.
   __device__ void rank_candidates(int wanted) {
