@@ -10,7 +10,6 @@
 // merge    the thread blocks of the cluster, each some heads
 #pragma once
 
-#include <cooperative_groups.h>
 #include <math_constants.h>
 
 #include "kernels/cuda/attention_keys.cuh"
@@ -18,6 +17,7 @@
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda_sm90/cluster.cuh"
 #include "kernels/cuda_sm90/decode_rows.cuh"
 #include "kernels/cuda_sm90/row_selection.cuh"
 
@@ -25,7 +25,7 @@ namespace msabench::cuda_sm90 {
 
 struct decode_attention_call {
   attend_call attend;
-  int spans;           ///< thread blocks of a cluster
+  int spans;           ///< thread blocks of a cluster, a power of two
   select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
 };
 
@@ -39,13 +39,22 @@ struct decode_attention_shape {
   static constexpr int stride = d + 8;  ///< of rows in shared memory, which then lie in different banks
   static constexpr int tile_elements = keys * stride;
 
+  /// Of a head, of one thread block's keys: before the division by the sum, which is that of its warps.
+  struct result {
+    float out[d];
+    float sums[warps];
+    float most;
+    float unused[3];
+  };
+  static constexpr std::uint32_t result_bytes = sizeof(float) * (d + warps + 1);  ///< that are sent
+
   /// Followed by one or two tiles of values.
   struct memory {
     uint4 queries[rows * d / 8];  ///< as cuda::placed has them
     alignas(16) T weights[rows * stride];
-    float out[rows][d];  ///< of this thread block, before the division by the sum
-    float2 stats[rows];  ///< greatest score, sum
-    float most[rows][warps], sums[rows][warps];
+    alignas(16) float most[rows][warps];
+    alignas(16) result results[rows];  ///< [heads that are merged here][spans], sent by the cluster
+    barrier all_sent;
     row_selection<threads> selection;
   };
   static constexpr std::size_t shared_bytes(int tiles) { return sizeof(memory) + sizeof(T) * tiles * tile_elements; }
@@ -70,7 +79,8 @@ __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, 
     asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
 }
 
-/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no division.
+/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no
+/// division.
 __device__ inline const char* block_address(const cache& keys, std::int64_t sequence, std::int64_t head, int block) {
   if (keys.block_table == nullptr) return keys.token(sequence, head, std::int64_t{block} * decode_block);
   const int of_page = static_cast<int>(keys.page_size) / decode_block, page = of_page == 1 ? block : block / of_page;
@@ -87,40 +97,63 @@ __device__ float over_warps(const float (&values)[8], Combine combine) {
                  combine(combine(high.x, high.y), combine(high.z, high.w)));
 }
 
-/// Puts the results of a cluster together, in the order of its thread blocks. Each has every so-manieth head.
+/// Heads are merged by the thread block of their number, and of every further multiple of spans.
+struct head_owner {
+  int spans, places;  ///< spans is 1 << places
+
+  __device__ explicit head_owner(int count) : spans(count), places(__ffs(count) - 1) {}
+  __device__ int rank(int head) const { return head & (spans - 1); }
+  /// Of what span `span` has of it, among the results.
+  __device__ int place(int head, int span) const { return (head >> places << places) + span; }
+  /// Of those below `heads`.
+  __device__ int heads(int rank, int heads) const { return rank < heads ? (heads - rank + spans - 1) >> places : 0; }
+};
+
+/// Sends what a lane has of the sums: 16 columns of a warp, of heads g and g + 8.
 template <class S>
-__device__ void merge_spans(const decode_attention_call& s, std::int64_t row, std::int64_t kv_head,
-                            typename S::memory& shared) {
-  namespace cg = cooperative_groups;
+__device__ void send_results(const decode_attention_call& s, int span, const cuda::attention_rows<1, 2>& rows,
+                             typename S::memory& shared) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const head_owner owner(s.spans);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int head = g + 8 * half;
+    const float sum = cuda::row_sum(rows.sum[0][half]);
+    if (head >= s.attend.group) continue;
+    const auto& result = shared.results[owner.place(head, span)];
+    const std::uint32_t told = address_in(owner.rank(head), &shared.all_sent);
+    const std::uint32_t to = address_in(owner.rank(head), &result.out[warp * S::warp_columns + 2 * t]);
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+      send(to + n * 8 * sizeof(float), rows.out[0][n][2 * half], rows.out[0][n][2 * half + 1], told);
+    if (t == 0) send(address_in(owner.rank(head), &result.sums[warp]), sum, told);
+    if (t == 0 && warp == 0) send(address_in(owner.rank(head), &result.most), rows.most[0][half], told);
+  }
+}
+
+/// Puts the results of the cluster together, in the order of its thread blocks.
+template <class S>
+__device__ void merge_results(const decode_attention_call& s, int span, std::int64_t row, std::int64_t kv_head,
+                              const typename S::memory& shared) {
   constexpr int pairs = S::d / 2;
   const attend_call& c = s.attend;
-  const auto cluster = cg::this_cluster();
-  const int span = static_cast<int>(blockIdx.x % s.spans);
+  const head_owner owner(s.spans);
   for (int i = threadIdx.x;; i += S::threads) {
-    const int head = span + i / pairs * s.spans, column = i % pairs * 2;
+    const int head = span + (i / pairs << owner.places), column = i % pairs * 2;
     if (head >= c.group) break;
-    float2 stats[S::most_spans], values[S::most_spans];
-#pragma unroll
-    for (int other = 0; other < S::most_spans; ++other) {
-      stats[other] = {-CUDART_INF_F, 0};
-      values[other] = {};
-      // Its address is taken whatever happens, so it has to be one that there is.
-      const auto* const from = cluster.map_shared_rank(&shared, min(other, s.spans - 1));
-      if (other >= s.spans) continue;
-      stats[other] = from->stats[head];
-      values[other] = *reinterpret_cast<const float2*>(&from->out[head][column]);
-    }
+    const auto* const results = shared.results + owner.place(head, 0);
     float most = -CUDART_INF_F, sum = 0;
-#pragma unroll
-    for (const float2& x : stats) most = fmaxf(most, x.x);
+    for (int other = 0; other < s.spans; ++other) most = fmaxf(most, results[other].most);
     const float reference = cuda::reference_score(most);
     float2 out{};
-#pragma unroll
-    for (int other = 0; other < S::most_spans; ++other) {
-      const float factor = cuda::exp2_approximately(stats[other].x - reference);
-      sum = __fmaf_rn(stats[other].y, factor, sum);
-      out.x = __fmaf_rn(values[other].x, factor, out.x);
-      out.y = __fmaf_rn(values[other].y, factor, out.y);
+#pragma unroll 4
+    for (int other = 0; other < s.spans; ++other) {
+      const auto& from = results[other];
+      const float factor = cuda::exp2_approximately(from.most - reference);
+      const float2 values = *reinterpret_cast<const float2*>(&from.out[column]);
+      sum = __fmaf_rn(over_warps(from.sums, [](float a, float b) { return a + b; }), factor, sum);
+      out.x = __fmaf_rn(values.x, factor, out.x);
+      out.y = __fmaf_rn(values.y, factor, out.y);
     }
     cuda::token_tile tile{};
     tile.first = row;
@@ -133,7 +166,6 @@ __device__ void merge_spans(const decode_attention_call& s, std::int64_t row, st
 template <class S>
 __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constant__ decode_attention_call s) {
   using T = typename S::value;
-  namespace cg = cooperative_groups;
   extern __shared__ __align__(16) unsigned char dynamic[];
   auto& shared = *reinterpret_cast<typename S::memory*>(dynamic);
   T* const tiles = reinterpret_cast<T*>(dynamic + sizeof shared);
@@ -141,6 +173,13 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int span = static_cast<int>(blockIdx.x % s.spans);
   const std::int64_t row = blockIdx.x / s.spans / c.kv_heads, kv_head = blockIdx.x / s.spans % c.kv_heads;
+
+  if (threadIdx.x == 0) {
+    make_barrier(&shared.all_sent, 1);
+    publish_barriers();
+    arrive_expecting(&shared.all_sent, head_owner(s.spans).heads(span, c.group) * s.spans * S::result_bytes);
+  }
+  begin_meeting();
 
   // What does not depend on the ids.
   row_place place{};
@@ -158,6 +197,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     if (c.values.block_table != c.keys.block_table) prefetch_table(c.values, place.sequence, limit);
   }
   cuda::wait_copies<0>();
+  end_meeting();
   cuda::wait_for_previous();
   if (!there) return;  // and the whole cluster
 
@@ -182,7 +222,8 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     __syncthreads();
     count = shared.selection.count;
   }
-  const int share = (count + s.spans - 1) / s.spans, first = span * share, last = min(first + share, count);
+  const int share = (count + s.spans - 1) >> head_owner(s.spans).places, first = span * share,
+            last = min(first + share, count);
 
   uint4 keys[S::d / 32][2];
   const auto load_keys = [&](int slot) {
@@ -296,29 +337,9 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
 
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int head = g + 8 * half;
-    const float sum = cuda::row_sum(total.sum[0][half]);
-    if (t == 0) shared.sums[head][warp] = sum;
-    if (t == 0 && warp == 0) shared.stats[head].x = total.most[0][half];
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-      *reinterpret_cast<float2*>(&shared.out[head][warp * S::warp_columns + n * 8 + t * 2]) =
-          float2{total.out[0][n][2 * half], total.out[0][n][2 * half + 1]};
-  }
-  __syncthreads();
-  if (threadIdx.x < S::rows)
-    shared.stats[threadIdx.x].y = over_warps(shared.sums[threadIdx.x], [](float a, float b) { return a + b; });
-  const auto meet_all = [&] {
-    if (s.spans > 1)
-      cg::this_cluster().sync();
-    else
-      __syncthreads();
-  };
-  meet_all();
-  merge_spans<S>(s, row, kv_head, shared);
-  meet_all();  // nobody's shared memory goes before it has been read
+  send_results<S>(s, span, total, shared);
+  wait_for(&shared.all_sent, 0);
+  merge_results<S>(s, span, row, kv_head, shared);
 }
 
 }  // namespace msabench::cuda_sm90
