@@ -28,16 +28,30 @@ if(MSABENCH_CUDA AND NOT MSABENCH_SANITIZE)
   endif()
 endif()
 
+# Of both below: flags of .cu sources, which see the tree's headers.
+function(msabench_cuda_flags target architectures)
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MSABENCH_WERROR}>>:-Werror=all-warnings -Xcompiler=-Werror>)
+endfunction()
+
+# msabench_cuda_kernels(NAME SOURCES... ARCHITECTURES archs...): the objects cuda_kernels_NAME, which several plugins can hold.
+function(msabench_cuda_kernels name)
+  cmake_parse_arguments(arg "" "" "SOURCES;ARCHITECTURES" ${ARGN})
+  add_library(cuda_kernels_${name} OBJECT ${arg_SOURCES})
+  set_target_properties(cuda_kernels_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(cuda_kernels_${name} PRIVATE msabench_kernels_common msabench_flags)
+  msabench_cuda_flags(cuda_kernels_${name} "${arg_ARCHITECTURES}")
+endfunction()
+
 # msabench_cuda_plugin(NAME SOURCES... ARCHITECTURES archs... [LINK libs...]): a plugin of .cu sources, installed; plugin.cu has the
-# exported symbol.
+# exported symbol. LINK: cuda_kernels_NAME too.
 function(msabench_cuda_plugin name)
   cmake_parse_arguments(arg "" "" "SOURCES;ARCHITECTURES;LINK" ${ARGN})
   msabench_plugin(${name} SOURCES ${arg_SOURCES} LINK msabench_kernels_common ${arg_LINK})
-  set_target_properties(plugin_${name} PROPERTIES CUDA_ARCHITECTURES "${arg_ARCHITECTURES}")
-  target_include_directories(plugin_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_options(plugin_${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>
-    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MSABENCH_WERROR}>>:-Werror=all-warnings -Xcompiler=-Werror>)
+  msabench_cuda_flags(plugin_${name} "${arg_ARCHITECTURES}")
   target_link_options(plugin_${name} PRIVATE "-Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/exports.map")
   install(TARGETS plugin_${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/msabench" COMPONENT runtime)
 endfunction()
