@@ -91,7 +91,7 @@ TEST(ptx_barriers, warps_see_what_was_written_before) {
   const auto with = [&](const std::string& barrier, std::uint64_t seed) {
     std::string text = body;
     text.replace(text.find("BARRIER"), 7, barrier);
-    const auto out = run_text(text, 128, {.threads = 128, .seed = seed});
+    const auto out = run_text(text, 128, {.threads = 128, .order = {.seed = seed}});
     std::uint64_t right = 0;
     for (std::uint64_t i = 0; i < 128; ++i) right += out[i] == (i ^ 96);
     return right;
@@ -200,6 +200,56 @@ V: mbarrier.try_wait.parity.shared::cta.b64 %p1, [buffer+2048], 0;
     EXPECT_EQ(out[8 + piece], 128 + 8 * (piece ^ 1) + 1);
     EXPECT_EQ(out[16 + piece], 0u) << "past the edge";
   }
+}
+
+// Two warps; the second reads what the first writes.
+std::string race_of(const std::string& body, std::uint64_t seed = 0) {
+  return error_of(body, {.threads = 64, .order = {.seed = seed, .races = true}, .inputs = {1, 2, 3, 4}});
+}
+const std::string write_by_first = "setp.ge.u32 %p1, %i, 32; @!%p1 st.shared.u32 [buffer], 1;\n";
+const std::string read_by_second = "@%p1 ld.shared.u32 %r5, [buffer];\n";
+
+TEST(ptx_races, are_found_whatever_the_order_was) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const std::string error = race_of(write_by_first + read_by_second, seed);
+    EXPECT_NE(error.find("a race on shared memory"), std::string::npos) << seed;
+    EXPECT_NE(error.find("nothing orders the two"), std::string::npos) << seed;
+    EXPECT_EQ(race_of(write_by_first + "bar.sync 0;" + read_by_second, seed), "") << seed;
+    EXPECT_EQ(race_of(write_by_first + "@!%p1 bar.arrive 1, 64; @%p1 bar.sync 1, 64;" + read_by_second, seed), "")
+        << seed;
+    EXPECT_NE(race_of(write_by_first + "@%p1 bar.arrive 1, 64; @!%p1 bar.sync 1, 64;" + read_by_second, seed), "")
+        << "the wrong way round";
+    EXPECT_NE(race_of("setp.ge.u32 %p1, %i, 32;" + read_by_second + write_by_first, seed), "")
+        << "a read, then a write";
+    EXPECT_NE(race_of("setp.ge.u32 %p1, %i, 32; st.shared.u32 [buffer], 1;", seed), "") << "two writes";
+    EXPECT_EQ(
+        race_of("setp.ge.u32 %p1, %i, 32; st.volatile.shared.u32 [buffer], 1; ld.volatile.shared.u32 %r5, [buffer];",
+                seed),
+        "")
+        << "meant to meet";
+    EXPECT_EQ(race_of("atom.shared.add.u32 %r5, [buffer], 1;", seed), "");
+  }
+}
+
+TEST(ptx_races, a_copy_writes_from_its_beginning_to_the_wait) {
+  const std::string begin = "setp.ge.u32 %p1, %i, 32; @%p1 ld.shared.u32 %r5, [buffer];\n",
+                    copy_by_first = "@!%p1 cp.async.ca.shared.global [buffer], [%in], 8, 8;\n";
+  EXPECT_EQ(race_of(begin + "bar.sync 0;" + copy_by_first + "cp.async.wait_all; bar.sync 0;" + read_by_second), "");
+  EXPECT_NE(race_of(begin + copy_by_first + "bar.sync 0; cp.async.wait_all;"), "")
+      << "begun while the other may still read";
+  EXPECT_NE(race_of(begin + "bar.sync 0;" + copy_by_first + "bar.sync 0;" + read_by_second + "cp.async.wait_all;"), "")
+      << "read before the wait";
+}
+
+TEST(ptx_races, bulk_copies_meet_readers_at_their_barrier) {
+  const std::string made =
+      "setp.ge.u32 %p1, %i, 32; setp.ne.u32 %p2, %i, 0; @!%p2 mbarrier.init.shared.b64 [buffer+64], 1; bar.sync 0;\n";
+  const std::string begun = "@%p2 bra AFTER; " + expect_bytes + bulk + "AFTER:\n";
+  const std::string waited = "V: mbarrier.try_wait.parity.shared::cta.b64 %p3, [buffer+64], 0; @!%p3 bra V;\n";
+  EXPECT_EQ(race_of(made + begun + waited + read_by_second), "");
+  EXPECT_NE(race_of(made + begun + read_by_second + waited + read_by_second), "") << "read before it came";
+  EXPECT_NE(race_of(made + read_by_second + begun + waited), "") << "begun while the other may still read";
+  EXPECT_EQ(race_of(made + read_by_second + "bar.sync 0;" + begun + waited), "");
 }
 
 TEST(ptx_clusters, blocks_reach_each_other) {

@@ -31,7 +31,7 @@ std::vector<std::uint64_t> run_text(const std::string& body, std::size_t words, 
   l.parameters = {reinterpret_cast<std::uint64_t>(out.data()), reinterpret_cast<std::uint64_t>(in.data())};
   l.parameter_base = reinterpret_cast<std::uint64_t>(l.parameters.data());
   helpers threads(how.host_threads);
-  run(l, how.seed, threads);
+  run(l, how.order, threads);
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace msabench::ptx {
 
 struct few_lines {
   std::uint32_t threads = 32, blocks = 1, cluster = 1;
-  std::uint64_t seed = 0;
+  schedule order = {};
   int host_threads = 1;
   std::string around = {};                 ///< of the module: functions and variables
   std::vector<std::uint64_t> inputs = {};  ///< the memory of the second parameter
