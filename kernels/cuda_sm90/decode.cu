@@ -22,14 +22,14 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
   return std::min(rows.row_bound, p.total_q) * p.hkv;
 }
 
-/// Thread blocks of a row's cluster: so many that all rows' thread blocks are on the device at once, two on each of its
-/// multiprocessors, as far as there are blocks of keys for them.
-int spans_of(const msabench_problem& p) {
-  constexpr std::int64_t places = 2 * 132;
+/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, two on
+/// each of its multiprocessors, as far as there are blocks of keys for them.
+int span_places(const msabench_problem& p) {
+  constexpr std::int64_t most_blocks = 2 * 132;
   const std::int64_t rows = p.total_q * p.hkv;
-  int spans = decode_attention_shape<__nv_bfloat16>::most_spans;
-  while (spans > 1 && (rows * spans > places || spans / 2 >= p.topk)) spans /= 2;
-  return spans;
+  int places = decode_attention_shape<__nv_bfloat16>::most_places;
+  while (places > 0 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
+  return places;
 }
 
 /// Scores have rows of whole vectors.
@@ -140,14 +140,14 @@ void start_selection(const select_call& call, const run_context& context) {
 
 /// `follows`: a kernel of this run.
 void start_attention(const attend_call& call, const select_call& select, bool follows, const run_context& context) {
-  const int spans = spans_of(context.problem);
+  const int places = span_places(context.problem), spans = 1 << places;
   with_type(call.q_type, [&](auto value) {
     using S = decode_attention_shape<decltype(value)>;
-    const int tiles = cuda::ceil_div(call.topk, spans) > 1 ? 2 : 1;
+    const int tiles = call.topk > spans ? 2 : 1;
     launch(attend_few<S>,
            {rows_of(call.rows, context.problem) * spans, S::threads, S::shared_bytes(tiles),
             static_cast<unsigned>(spans), follows},
-           context, decode_attention_call{call, spans, select});
+           context, decode_attention_call{call, places, select});
   });
 }
 
@@ -204,7 +204,7 @@ msabench_numerics decode_numerics(const msabench_problem& p) {
   declared.p_operand = p.kv;
   declared.exp_rel_error = 0x1p-21f;  // ex2.approx: 2^-22, and its argument is rounded
   const std::int64_t keys = std::max<std::int64_t>(block_capacity(p), 1) * decode_block;
-  const std::int64_t spans = spans_of(p), share = cuda::ceil_div(p.topk, spans);
+  const std::int64_t spans = std::int64_t{1} << span_places(p), share = cuda::ceil_div(p.topk, spans);
   // A lane adds four keys of a block and rescales what it has; then four lanes, eight warps and the spans are added up.
   declared.chain_row_sum = static_cast<std::uint32_t>(std::min(5 * share + 2 + 3 + 2 * spans, keys));
   declared.chain_out = static_cast<std::uint32_t>(std::min((decode_block + 1) * share + 2 * spans, keys));

@@ -25,7 +25,7 @@ namespace msabench::cuda_sm90 {
 
 struct decode_attention_call {
   attend_call attend;
-  int spans;           ///< thread blocks of a cluster, a power of two
+  int places;          ///< 1 << places thread blocks are a cluster
   select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
 };
 
@@ -34,7 +34,7 @@ struct decode_attention_shape {
   using value = T;
   static constexpr int warps = 8, threads = 32 * warps;
   static constexpr int d = 128, rows = 16;  ///< heads of a group, padded
-  static constexpr int most_spans = 16;
+  static constexpr int most_places = 4;
   static constexpr int keys = decode_block, warp_keys = keys / warps, warp_columns = d / warps;
   static constexpr int stride = d + 8;  ///< of rows in shared memory, which then lie in different banks
   static constexpr int tile_elements = keys * stride;
@@ -101,7 +101,7 @@ __device__ float over_warps(const float (&values)[8], Combine combine) {
 struct head_owner {
   int spans, places;  ///< spans is 1 << places
 
-  __device__ explicit head_owner(int count) : spans(count), places(__ffs(count) - 1) {}
+  __device__ explicit head_owner(const decode_attention_call& s) : spans(1 << s.places), places(s.places) {}
   __device__ int rank(int head) const { return head & (spans - 1); }
   /// Of what span `span` has of it, among the results.
   __device__ int place(int head, int span) const { return (head >> places << places) + span; }
@@ -114,7 +114,7 @@ template <class S>
 __device__ void send_results(const decode_attention_call& s, int span, const cuda::attention_rows<1, 2>& rows,
                              typename S::memory& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const head_owner owner(s.spans);
+  const head_owner owner(s);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int head = g + 8 * half;
@@ -137,17 +137,17 @@ __device__ void merge_results(const decode_attention_call& s, int span, std::int
                               const typename S::memory& shared) {
   constexpr int pairs = S::d / 2;
   const attend_call& c = s.attend;
-  const head_owner owner(s.spans);
+  const head_owner owner(s);
   for (int i = threadIdx.x;; i += S::threads) {
     const int head = span + (i / pairs << owner.places), column = i % pairs * 2;
     if (head >= c.group) break;
     const auto* const results = shared.results + owner.place(head, 0);
     float most = -CUDART_INF_F, sum = 0;
-    for (int other = 0; other < s.spans; ++other) most = fmaxf(most, results[other].most);
+    for (int other = 0; other < owner.spans; ++other) most = fmaxf(most, results[other].most);
     const float reference = cuda::reference_score(most);
     float2 out{};
 #pragma unroll 4
-    for (int other = 0; other < s.spans; ++other) {
+    for (int other = 0; other < owner.spans; ++other) {
       const auto& from = results[other];
       const float factor = cuda::exp2_approximately(from.most - reference);
       const float2 values = *reinterpret_cast<const float2*>(&from.out[column]);
@@ -171,13 +171,15 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   T* const tiles = reinterpret_cast<T*>(dynamic + sizeof shared);
   const attend_call& c = s.attend;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int span = static_cast<int>(blockIdx.x % s.spans);
-  const std::int64_t row = blockIdx.x / s.spans / c.kv_heads, kv_head = blockIdx.x / s.spans % c.kv_heads;
+  const head_owner owner(s);
+  const int span = static_cast<int>(blockIdx.x) & (owner.spans - 1);
+  const unsigned item = blockIdx.x >> owner.places, heads = static_cast<unsigned>(c.kv_heads);
+  const std::int64_t row = item / heads, kv_head = item % heads;
 
   if (threadIdx.x == 0) {
     make_barrier(&shared.all_sent, 1);
     publish_barriers();
-    arrive_expecting(&shared.all_sent, head_owner(s.spans).heads(span, c.group) * s.spans * S::result_bytes);
+    arrive_expecting(&shared.all_sent, owner.heads(span, c.group) * owner.spans * S::result_bytes);
   }
   begin_meeting();
 
@@ -222,8 +224,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     __syncthreads();
     count = shared.selection.count;
   }
-  const int share = (count + s.spans - 1) >> head_owner(s.spans).places, first = span * share,
-            last = min(first + share, count);
+  const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
 
   uint4 keys[S::d / 32][2];
   const auto load_keys = [&](int slot) {

@@ -224,7 +224,7 @@ void run_variant(const variant& v, const msa_call& call, const run_context& cont
                            static_cast<unsigned>(v.spans), v.overlaps};
   if (!v.selects)
     launch(select_few, {rows_of(call.index.rows, context.problem), select_threads, 0, 1, v.overlaps}, context, select);
-  launch(attend_few<S>, shape, context, decode_attention_call{call.attend, v.spans, v.selects ? select : select_call{}});
+  launch(attend_few<S>, shape, context, decode_attention_call{call.attend, __builtin_ctz(v.spans), v.selects ? select : select_call{}});
 }
 
 template <class S>
