@@ -9,8 +9,8 @@
 
 namespace msabench::cuda_sm90 {
 
-// Between the two, which all threads of a cluster call, whoever has called the second knows that all have called the
-// first: they are there, and their barriers are, if they have been published.
+// Between the two, which all threads of a cluster call by whole warps, whoever has called the second knows that all
+// have called the first: they are there, and their barriers are, if they have been published.
 __device__ inline void begin_meeting() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void end_meeting() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 

@@ -181,6 +181,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     publish_barriers();
     arrive_expecting(&shared.all_sent, owner.heads(span, c.group) * owner.spans * S::result_bytes);
   }
+  __syncwarp();
   begin_meeting();
 
   // What does not depend on the ids.

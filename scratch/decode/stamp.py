@@ -37,8 +37,8 @@ change('decode_attention.cuh', [
     ('  const int share = ', '  stamp(7);\n  const int share = '),
     ('    __syncthreads();  // maxima', '    stamp(8);\n    __syncthreads();  // maxima'),
     ('    __syncthreads();  // weights and values are there\n', '    __syncthreads();  // weights and values are there\n    stamp(9);\n'),
-    ('  meet_all();\n  merge_spans', '  stamp(10);\n  meet_all();\n  stamp(11);\n  merge_spans'),
-    ("  meet_all();  // nobody's", "  stamp(12);\n  meet_all();  // nobody's"),
+    ('  send_results<S>(s, span, total, shared);\n  wait_for(&shared.all_sent, 0);\n  merge_results<S>(s, span, row, kv_head, shared);\n',
+     '  stamp(10);\n  send_results<S>(s, span, total, shared);\n  wait_for(&shared.all_sent, 0);\n  stamp(11);\n  merge_results<S>(s, span, row, kv_head, shared);\n  stamp(12);\n'),
 ])
-for name in ('decode.cu', 'decode.h', 'decode_rows.cuh', 'row_selection.cuh', 'bulk_copies.cuh'):
+for name in ('decode.cu', 'decode.h', 'decode_rows.cuh', 'row_selection.cuh', 'bulk_copies.cuh', 'cluster.cuh'):
     (out / 'kernels/cuda_sm90' / name).write_text((root / 'kernels/cuda_sm90' / name).read_text())

@@ -4,7 +4,7 @@
 import pathlib, sys
 root, out, which = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 folder = root / 'kernels/cuda_sm90'
-names = ['score_stream.cuh', 'decode_attention.cuh', 'decode.cu', 'decode.h', 'decode_rows.cuh', 'row_selection.cuh', 'bulk_copies.cuh']
+names = ['score_stream.cuh', 'decode_attention.cuh', 'decode.cu', 'decode.h', 'decode_rows.cuh', 'row_selection.cuh', 'bulk_copies.cuh', 'cluster.cuh']
 texts = {n: (folder / n).read_text() for n in names}
 def change(name, old, new):
     assert texts[name].count(old) == 1, (name, old, texts[name].count(old))
@@ -44,11 +44,11 @@ else:
     __syncthreads();
   }
 ''')
-    change('decode_attention.cuh', "  meet_all();  // nobody's", "  if (s.done != nullptr) cuda::wait_for_previous();\n  meet_all();  // nobody's")
+    change('decode_attention.cuh', '  merge_results<S>(s, span, row, kv_head, shared);\n', '  merge_results<S>(s, span, row, kv_head, shared);\n  if (s.done != nullptr) cuda::wait_for_previous();\n')
     change('decode.cu', 'const score_stream_call stream{call, scores, head_stride, row_stride, wanted};',
            '''std::uint32_t* const done = reinterpret_cast<std::uint32_t*>(static_cast<char*>(context.scratch) + (context.scratch_bytes - 1024) / 256 * 256);
   const score_stream_call stream{call, scores, head_stride, row_stride, wanted, done};''')
-    change('decode.cu', 'decode_attention_call{call, spans, select});', '''decode_attention_call{call, spans, select,
+    change('decode.cu', 'decode_attention_call{call, places, select});', '''decode_attention_call{call, places, select,
                follows ? reinterpret_cast<const std::uint32_t*>(static_cast<char*>(context.scratch) + (context.scratch_bytes - 1024) / 256 * 256) : nullptr,
                static_cast<int>(std::min<std::int64_t>(cuda::multiprocessors(), call.rows.batch * max_blocks(context.problem)))});''')
 (out / 'kernels/cuda_sm90').mkdir(parents=True, exist_ok=True)
