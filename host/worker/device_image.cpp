@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include "core/environment_error.h"
@@ -14,6 +16,22 @@ namespace {
 
 // 0xFFFF and 0xFFFFFFFF are NaN as bf16, fp16 and fp32, 0xFF is as e4m3; as ids they are -1, as lengths too.
 constexpr std::uint8_t nobodys = 0xFF;
+
+// A copy takes as long as some ten thousand bytes of it, so what lies close together travels as one, by way of `staging`.
+constexpr std::uint64_t small_gap = 32 << 10, most_together = 4 << 20;
+
+// Calls with each longest stretch of `ranges` that travels as one.
+template <class Visit>
+void for_each_stretch(std::span<const std::pair<std::uint64_t, std::uint64_t>> ranges, Visit&& visit) {
+  for (std::size_t first = 0; first < ranges.size();) {
+    std::size_t end = first + 1;
+    while (end < ranges.size() && ranges[end].first - ranges[end - 1].second <= small_gap &&
+           ranges[end].second - ranges[first].first <= most_together)
+      ++end;
+    visit(ranges.subspan(first, end - first));
+    first = end;
+  }
+}
 
 device_address allocate(const cuda_device& device, std::uint64_t bytes) {
   try {
@@ -41,11 +59,24 @@ device_image::~device_image() {
   for (const device_address at : left_) device_->release(at);
 }
 
+void device_image::upload(std::size_t region, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) {
+  const std::byte* const from = case_.regions[region].data;
+  for_each_stretch(ranges, [&](auto stretch) {
+    const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
+    if (stretch.size() == 1) return device_->upload(images_[region] + first, from + first, bytes);
+    staging_.assign(bytes, std::byte{nobodys});
+    for (const auto& [begin, end] : stretch) std::memcpy(staging_.data() + (begin - first), from + begin, end - begin);
+    device_->upload(images_[region] + first, staging_.data(), bytes);
+  });
+}
+
 void device_image::upload() {
+  const bool without_steady_ones = std::exchange(steady_ones_came_, true);
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    for (const auto& [begin, end] : protocol::uploaded(r.contents, r.generated))
-      device_->upload(images_[i] + begin, r.data + begin, end - begin);
+    if (r.steady && without_steady_ones) continue;
+    upload(i, protocol::uploaded(r.contents, r.generated));
+    // After what lies between was overwritten.
     generator_.make(images_[i], r.generated);
   }
   device_->settle();
@@ -54,10 +85,18 @@ void device_image::upload() {
     generator_.verify(images_[i], case_.regions[i].generated, case_.regions[i].data);
 }
 
-void device_image::download() {
+void device_image::download(bool steady_ones_too) {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    for (const auto& [begin, end] : r.contents) device_->download(r.data + begin, images_[i] + begin, end - begin);
+    if (r.steady && !steady_ones_too) continue;
+    for_each_stretch(r.contents, [&](auto stretch) {
+      const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
+      if (stretch.size() == 1) return device_->download(r.data + first, images_[i] + first, bytes);
+      staging_.resize(bytes);
+      device_->download(staging_.data(), images_[i] + first, bytes);
+      for (const auto& [begin, end] : stretch)
+        std::memcpy(r.data + begin, staging_.data() + (begin - first), end - begin);
+    });
   }
 }
 
@@ -73,12 +112,17 @@ void* device_image::at(const bound_tensor& t) const {
 
 void device_image::move_elsewhere() {
   for (std::size_t i = 0; i < images_.size(); ++i) {
-    const std::uint64_t bytes = case_.regions[i].bytes;
-    const device_address moved = allocate(*device_, bytes);
-    device_->fill(images_[i], nobodys, bytes);
+    const memory_region& r = case_.regions[i];
+    const device_address moved = allocate(*device_, r.bytes);
+    device_->fill(moved, nobodys, r.bytes);
+    if (r.steady && steady_ones_came_)
+      for_each_stretch(r.contents, [&](auto stretch) {
+        const std::uint64_t first = stretch.front().first;
+        device_->copy(moved + first, images_[i] + first, stretch.back().second - first, nullptr);
+      });
+    device_->fill(images_[i], nobodys, r.bytes);
     left_.push_back(images_[i]);
     images_[i] = moved;
-    device_->fill(moved, nobodys, bytes);
   }
 }
 

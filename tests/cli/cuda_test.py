@@ -154,10 +154,29 @@ class FakeDriver(ProgramTest):
         self.assertRegex(tables, r"no limit of arithmetic in e4m3: (no cuBLASLt was found|\S*libcublasLt\S* refuses e4m3: \w+: status \d+)")
 
 
-    def repro(self, family, **driver):
+    def judge(self, case, *, impl="runs_on_a_fake_gpu", **driver):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
-        return run("repro", f"dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/{family}/s0", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda",
-                   env={"LD_LIBRARY_PATH": str(fake), **driver})
+        return run("repro", case, "--impl", plugin(impl), "--device", "cuda", env={"LD_LIBRARY_PATH": str(fake), **driver})
+
+    def repro(self, family, **driver):
+        return self.judge(f"dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/{family}/s0", **driver)
+
+    def test_inputs_that_stay_are_uploaded_once_to_each_place(self):
+        # Keys and values are 64 MiB, and none of these is made on the device. The rehearsal and the launches after it have a place each.
+        done = self.repro("carry", MSABENCH_FAKE_UPLOADS=str(170 << 20))
+        self.assertEqual(done.code, 0, done.out + done.err)
+
+    def test_small_parts_travel_together(self):
+        # Each of the 2000 sequences has a page of its own; the rest of the pool holds nothing.
+        case = "dense/h1x1.d16.b16.k1.l1.i0/q1.n16.x2000/bf16.paged/random/s0"
+        for most, code in ((200, 0), (10, 1)):
+            done = self.judge(case, MSABENCH_FAKE_COPIES=str(most))
+            self.assertEqual(done.code, code, done.out + done.err)
+
+    def test_what_one_launch_has_written_into_an_input_is_seen(self):
+        done = self.judge("dense/h8x2.d64.b32.k4.l1.i0/rag.small/fp32.contig/random/s0", impl="changes_keys_on_a_fake_gpu")
+        self.assertEqual(done.code, 1, done.out + done.err)
+        self.assertIn("an input changed at k", " ".join(done.out.split()))
 
     def test_large_inputs_are_made_on_the_device(self):
         limit = {"MSABENCH_FAKE_UPLOADS": str(24 << 20)}  # keys and values are 64 MiB

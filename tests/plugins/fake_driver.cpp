@@ -4,7 +4,8 @@
 // nothing but take a moment, with two exceptions. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
-// MSABENCH_FAKE_UPLOADS bytes, if that is set, and downloads MSABENCH_FAKE_DOWNLOADS bytes a second.
+// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
+// MSABENCH_FAKE_DOWNLOADS bytes a second.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -65,6 +66,12 @@ void generate(void** arguments) {
   if (how != nullptr && std::string(how) == "wrong") to[groups - 1].elements[3] ^= 1;
 }
 
+bool may_copy() {
+  static const char* const most = std::getenv("MSABENCH_FAKE_COPIES");
+  static std::size_t copies = 0;
+  return most == nullptr || ++copies <= std::strtoull(most, nullptr, 10);
+}
+
 bool may_upload(std::size_t bytes) {
   static const char* const most = std::getenv("MSABENCH_FAKE_UPLOADS");
   static std::size_t all = 0;
@@ -95,11 +102,12 @@ DRIVER cuMemAlloc_v2(std::uint64_t* to, std::size_t bytes) {
 }
 DRIVER cuMemFree_v2(std::uint64_t at) { return std::free(reinterpret_cast<void*>(at)), 0; }
 DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
-  if (!may_upload(bytes)) return 1;
+  if (!may_upload(bytes) || !may_copy()) return 1;
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
 }
 DRIVER cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
   take_as_long_as_a_download(bytes);
+  if (!may_copy()) return 1;
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), 0;
 }
 DRIVER cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void*) {
