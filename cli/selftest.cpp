@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/output.h"
+#include "cli/selection.h"
 #include "cli/suite_version.h"
 #include "cli/verbs.h"
 #include "conformance/selftest.h"
@@ -73,8 +74,7 @@ void add_selftest(CLI::App& app, invocation& chosen) {
   verb->add_flag("--quick", a->setup.quick, "Run each mutant and variant on the cases that are meant for it only");
   verb->add_option("--only", a->setup.only, "Only mutants and variants whose id or name matches the glob")
       ->type_name("GLOB");
-  verb->add_option("--filter", a->setup.filter, "Only cases whose name matches the glob; * also matches /")
-      ->type_name("GLOB");
+  add_filter_option(*verb, a->setup.filters);
   verb->add_option("--without", a->setup.without,
                    "Judge without a check, to see what it alone is worth; the result is marked invalid")
       ->type_name("CHECK");

@@ -81,7 +81,7 @@ class selftest {
 
   void finish(selftest_record& into) {
     for (candidate& each : candidates_) {
-      if (each.subject.trials.empty() && !setup_.filter.empty()) continue;
+      if (each.subject.trials.empty() && !setup_.filters.empty()) continue;
       // The case that is meant for it first.
       const auto place = [&](const selftest_trial& t) {
         const std::string plain = t.case_name.substr(0, t.case_name.rfind('/'));
@@ -96,9 +96,7 @@ class selftest {
   }
 
  private:
-  bool wanted_by_filter(const std::string& case_name) const {
-    return setup_.filter.empty() || glob_matches(setup_.filter, case_name);
-  }
+  bool wanted_by_filter(const std::string& case_name) const { return any_glob_matches(setup_.filters, case_name); }
 
   void add(const std::string& label, bool honest, std::vector<std::string> due, std::vector<std::string> cases) {
     const std::string short_name = label.substr(label.find(':') + 1);
@@ -216,7 +214,7 @@ selftest_record run_selftest(const selftest_lists& lists, const selftest_setup& 
   selftest_record into;
   into.lists_sha256 = lists.sha256;
   into.without = setup.without;
-  into.whole = !setup.quick && setup.only.empty() && setup.filter.empty();
+  into.whole = !setup.quick && setup.only.empty() && setup.filters.empty();
   selftest all(lists, setup);
   const auto cases = all.cases();
   for (std::size_t i = 0; i < cases.size() && !into.partial; ++i) {

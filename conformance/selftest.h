@@ -15,9 +15,10 @@
 namespace msabench {
 
 struct selftest_setup {
-  bool quick = false;   // a mutant or variant runs the cases of its line only
-  std::string only;     // glob over ids and names; empty: all
-  std::string filter;   // glob over names of cases; empty: all. Who has none left is not tried
+  bool quick = false;  // a mutant or variant runs the cases of its line only
+  std::string only;    // glob over ids and names; empty: all
+  // Globs over names of cases, of which one has to match; empty: all. Who has none left is not tried.
+  std::vector<std::string> filters;
   std::string without;  // a check that judging does without; empty: none
   std::vector<std::string> more_mutants,
       more_variants;  // plugins from elsewhere: FILE.so[:ARGUMENT]; they run every case
