@@ -61,9 +61,9 @@ class Device(ProgramTest):
 class FakeDriver(ProgramTest):
     """Speed runs on a driver without a device (tests/plugins/fake_driver.cpp): a launch of decode takes 200 us, clocks are those it is told."""
 
-    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", env=None):
+    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", impl="runs_on_a_fake_gpu", env=None):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
-        result = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+        result = run("perf", "--impl", plugin(impl), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
                      "--suite", suite, "--budget-s", budget_s, *arguments, "--json", "-", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_MHZ": mhz, **(env or {})})
         self.assertEqual(result.code, code, result.out[-2000:] + result.err)
         report = json.loads(result.out)
@@ -174,9 +174,9 @@ class FakeDriver(ProgramTest):
             self.assertEqual(done.code, code, done.out + done.err)
 
     def test_what_one_launch_has_written_into_an_input_is_seen(self):
-        done = self.judge("dense/h8x2.d64.b32.k4.l1.i0/rag.small/fp32.contig/random/s0", impl="changes_keys_on_a_fake_gpu")
+        done = self.judge("dense/h8x2.d64.b32.k4.l1.i0/rag.small/fp32.contig/random/s0", impl="changes_queries_on_a_fake_gpu")
         self.assertEqual(done.code, 1, done.out + done.err)
-        self.assertIn("an input changed at k", " ".join(done.out.split()))
+        self.assertIn("an input changed at q", " ".join(done.out.split()))
 
     def test_large_inputs_are_made_on_the_device(self):
         limit = {"MSABENCH_FAKE_UPLOADS": str(24 << 20)}  # keys and values are 64 MiB
@@ -191,6 +191,20 @@ class FakeDriver(ProgramTest):
         limit = 2 << 20
         (item,), _ = self.perf("--context", "1K", op="dense", env={"MSABENCH_FAKE_UPLOADS": str(limit)})
         self.assertGreater(item["verification"]["outputs_seen"] * item["work"]["compulsory_bytes"], limit)
+
+    def test_a_change_of_any_input_set_is_seen(self):
+        # Its second launch has another input set than the first, and no download of that one.
+        (item,), _ = self.perf("--context", "256", "--chunk", "256", suite="prefill", op="dense", impl="changes_queries_on_a_fake_gpu", code=1)
+        self.assertGreater(item["verification"]["outputs_seen"], 1)
+        self.assertEqual(item["verification"]["verdict"], "fail")
+        self.assertIn("an input has changed during the timed launches", json.dumps(item))
+
+    def test_a_device_that_sees_no_difference_is_a_fault_of_the_suite(self):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        done = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", "attend", "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+                   "--suite", "decode", "--budget-s", 3, "--context", "1K", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_COMPARISON": "blind"})
+        self.assertEqual(done.code, 70, done.out + done.err)
+        self.assertIn("comparison of memory doesn't tell equal bytes from others", " ".join((done.out + done.err).split()))
 
     def test_a_wrong_generator_is_a_fault_of_the_suite(self):
         done = self.repro("random", MSABENCH_FAKE_GENERATOR="wrong")

@@ -38,15 +38,15 @@ const msabench_plugin* runs_on_a_fake_gpu(const msabench_host* host) {
   return changed(&here, "runs_on_a_fake_gpu", [](msabench_plugin& table) { table.run = run_on_the_cpu; });
 }
 
-/// The same; its second launch changes a bit of the first element of k, which no other launch does.
-const msabench_plugin* changes_keys_on_a_fake_gpu(const msabench_host* host) {
+/// The same; its second launch changes a bit of the first element of q, which no other launch does.
+const msabench_plugin* changes_queries_on_a_fake_gpu(const msabench_host* host) {
   static msabench_host here;
   here = on_the_cpu(host);
-  return changed(&here, "changes_keys_on_a_fake_gpu", [](msabench_plugin& table) {
+  return changed(&here, "changes_queries_on_a_fake_gpu", [](msabench_plugin& table) {
     table.run = [](msabench_plan* plan, const msabench_args* args, void* workspace, void* stream) {
       static int launches = 0;
       const msabench_status status = run_on_the_cpu(plan, args, workspace, stream);
-      if (++launches == 2) *static_cast<unsigned char*>(args->slot[MSABENCH_K]->data) ^= 1;
+      if (++launches == 2) *static_cast<unsigned char*>(args->slot[MSABENCH_Q]->data) ^= 1;
       return status;
     };
   });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
 // GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
-// nothing but take a moment, with two exceptions. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
+// nothing but take a moment, with a few exceptions. Those that compare memory do so, and find nothing if
+// MSABENCH_FAKE_COMPARISON is `blind`. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
 // MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
@@ -64,6 +65,14 @@ void generate(void** arguments) {
   for (std::uint64_t i = 0; i < groups; ++i) to[i] = msabench::make_group(of_steps, key, seed, first + i);
   const char* const how = std::getenv("MSABENCH_FAKE_GENERATOR");
   if (how != nullptr && std::string(how) == "wrong") to[groups - 1].elements[3] ^= 1;
+}
+
+void compare(void** arguments, std::uint64_t element_bytes) {
+  const char* const how = std::getenv("MSABENCH_FAKE_COMPARISON");
+  if (how != nullptr && std::string(how) == "blind") return;
+  const std::uint64_t bytes = argument<std::uint64_t>(arguments, 2) * element_bytes;
+  if (std::memcmp(argument<const void*>(arguments, 0), argument<const void*>(arguments, 1), bytes) != 0)
+    *argument<std::uint32_t*>(arguments, 3) = 1;
 }
 
 bool may_copy() {
@@ -153,6 +162,8 @@ DRIVER cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsi
   if (name == "generate_1") return generate<std::uint8_t>(arguments), 0;
   if (name == "generate_2") return generate<std::uint16_t>(arguments), 0;
   if (name == "generate_4") return generate<std::uint32_t>(arguments), 0;
+  if (name == "compare_1") return compare(arguments, 1), 0;
+  if (name == "compare_8") return compare(arguments, 8), 0;
   if (name != "tell_clock") return work(std::chrono::microseconds(20)), 0;
   const std::uint64_t nanoseconds = 50000, counted[2] = {static_cast<std::uint64_t>(next_mhz() * 50), nanoseconds};
   std::memcpy(*static_cast<void**>(arguments[0]), counted, sizeof counted);
