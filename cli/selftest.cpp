@@ -23,7 +23,7 @@ namespace {
 
 struct arguments {
   selftest_setup setup;
-  std::string threads = "1", timeout, folder;
+  std::string threads = "1", device, timeout, folder;
   output out;
 };
 
@@ -37,6 +37,7 @@ selftest_setup resolve(const arguments& a) {
   if (threads < 1 || threads > most_threads)
     bad_input("--threads", a.threads, "is out of range", fmt::format("1 to {}", most_threads));
   setup.threads = static_cast<int>(threads);
+  if (!a.device.empty()) setup.where = device_from_text("--device", a.device);
   if (!a.timeout.empty()) setup.timeout_s = parse_seconds("--timeout-s", a.timeout);
   return setup;
 }
@@ -82,6 +83,8 @@ void add_selftest(CLI::App& app, invocation& chosen) {
       ->type_name("FILE.so[:ARGUMENT]");
   verb->add_option("--variant", a->setup.more_variants, "A plugin that has to pass everywhere, too; can be repeated")
       ->type_name("FILE.so[:ARGUMENT]");
+  verb->add_option("--device", a->device, "Where those of --mutant and --variant run; default cpu")
+      ->type_name("cpu|cuda[:N]");
   verb->add_option("--threads", a->threads, "Threads that each implementation may use")
       ->type_name("N")
       ->capture_default_str();

@@ -22,12 +22,15 @@ namespace {
 
 std::string operator_of(const std::string& case_name) { return case_name.substr(0, case_name.find('/')); }
 
+std::string text_of(const device& d) { return d.type == device_type::cpu ? "cpu" : fmt::format("cuda:{}", d.id); }
+
 bool has_failed(const selftest_trial& t) {
   switch (t.decided) {
     case verdict::fail:
     case verdict::broken_promise:
     case verdict::crash:
     case verdict::timeout:
+    case verdict::device_lost:
       return true;
     default:
       return false;
@@ -108,7 +111,7 @@ class selftest {
   }
 
   void add_foreign(const std::string& file, bool honest) {
-    candidate made{{}, resolve_implementation(file, std::nullopt), honest, lists_.cases, false};
+    candidate made{{}, resolve_implementation(file, setup_.where), honest, lists_.cases, false};
     made.subject.name = file;
     candidates_.push_back(std::move(made));
   }
@@ -126,6 +129,7 @@ class selftest {
     options.left_out = setup_.without;
     options.shared = &made;
     options.repro_suffix = " --impl " + shell_word(each.subject.name);
+    if (!each.has_line && setup_.where) options.repro_suffix += " --device " + text_of(*setup_.where);
     const case_record record = run_case(*on, c, options);
     if (each.subject.what.empty()) each.subject.what = on->info().description;
     selftest_trial t{record.name, record.decided, record.kind, record.reason, {}, {}, record.repro};

@@ -21,8 +21,9 @@ struct selftest_setup {
   std::vector<std::string> filters;
   std::string without;  // a check that judging does without; empty: none
   std::vector<std::string> more_mutants,
-      more_variants;  // plugins from elsewhere: FILE.so[:ARGUMENT]; they run every case
-  int threads = 1;    // of each implementation
+      more_variants;            // plugins from elsewhere: FILE.so[:ARGUMENT]; they run every case
+  std::optional<device> where;  // that these run on; empty: the CPU
+  int threads = 1;              // of each implementation
   std::optional<double> timeout_s;
 };
 

@@ -178,6 +178,20 @@ class FakeDriver(ProgramTest):
         self.assertEqual(done.code, 1, done.out + done.err)
         self.assertIn("an input changed at q", " ".join(done.out.split()))
 
+    def test_mutants_are_tried_on_a_device(self):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        path = self.folder / "selftest.json"
+        few = ("selftest", "--only", "none", "--device", "cuda", "--filter", "dense/*rag.small*", "--filter", "select/m3/rag.holes*", "--json", path)
+        for role, impl, code in (("--mutant", "changes_queries_on_a_fake_gpu", 0), ("--variant", "runs_on_a_fake_gpu", 0), ("--mutant", "runs_on_a_fake_gpu", 1)):
+            done = run(*few, role, plugin(impl), env={"LD_LIBRARY_PATH": str(fake)})
+            self.assertEqual(done.code, code, done.out + done.err)
+            record = json.loads(path.read_text())
+            tried, = record["mutants"] + record["variants"]
+            self.assertTrue(tried["trials"])
+            for trial in tried["trials"]:
+                self.assertIn("--device cuda:0", trial["repro"])
+        self.assertEqual(run(*few, "--mutant", plugin("drop_key")).code, 4)  # without a driver
+
     def test_large_inputs_are_made_on_the_device(self):
         limit = {"MSABENCH_FAKE_UPLOADS": str(24 << 20)}  # keys and values are 64 MiB
         (item,), _ = self.perf("--context", "64K", op="dense", budget_s=20, env=limit)
