@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "core/environment_error.h"
 #include "core/error.h"
 #include "host/protocol_tensors.h"
 
@@ -33,40 +32,22 @@ void for_each_stretch(std::span<const std::pair<std::uint64_t, std::uint64_t>> r
   }
 }
 
-device_address allocate(const cuda_device& device, std::uint64_t bytes) {
-  try {
-    return device.allocate(bytes);
-  } catch (const cuda_failure& f) {
-    if (!f.out_of_memory) throw;
-    throw environment_error({"device memory", fmt::format("{} bytes", bytes), "the device has not so much left",
-                             "take a smaller case, or a device that nobody else uses"});
-  }
-}
-
 }  // namespace
 
 device_image::device_image(std::shared_ptr<cuda_device> device, const bound_case& c)
     : device_(device), case_(c), generator_(std::move(device)) {
-  images_.reserve(c.regions.size());
-  for (const memory_region& r : c.regions) {
-    images_.push_back(allocate(*device_, r.bytes));
-    device_->fill(images_.back(), nobodys, r.bytes);
-  }
-}
-
-device_image::~device_image() {
-  for (const device_address at : images_) device_->release(at);
-  for (const device_address at : left_) device_->release(at);
+  for (const memory_region& r : c.regions)
+    images_.push_back(std::make_unique<device_region>(device_, r.bytes, r.contents, nobodys));
 }
 
 void device_image::upload(std::size_t region, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) {
   const std::byte* const from = case_.regions[region].data;
   for_each_stretch(ranges, [&](auto stretch) {
     const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
-    if (stretch.size() == 1) return device_->upload(images_[region] + first, from + first, bytes);
+    if (stretch.size() == 1) return device_->upload(images_[region]->at() + first, from + first, bytes);
     staging_.assign(bytes, std::byte{nobodys});
     for (const auto& [begin, end] : stretch) std::memcpy(staging_.data() + (begin - first), from + begin, end - begin);
-    device_->upload(images_[region] + first, staging_.data(), bytes);
+    device_->upload(images_[region]->at() + first, staging_.data(), bytes);
   });
 }
 
@@ -77,12 +58,12 @@ void device_image::upload() {
     if (r.steady && without_steady_ones) continue;
     upload(i, protocol::uploaded(r.contents, r.generated));
     // After what lies between was overwritten.
-    generator_.make(images_[i], r.generated);
+    generator_.make(images_[i]->at(), r.generated);
   }
   device_->settle();
   if (std::exchange(verified_, true)) return;
   for (std::size_t i = 0; i < images_.size(); ++i)
-    generator_.verify(images_[i], case_.regions[i].generated, case_.regions[i].data);
+    generator_.verify(images_[i]->at(), case_.regions[i].generated, case_.regions[i].data);
 }
 
 void device_image::download(bool steady_ones_too) {
@@ -91,9 +72,9 @@ void device_image::download(bool steady_ones_too) {
     if (r.steady && !steady_ones_too) continue;
     for_each_stretch(r.contents, [&](auto stretch) {
       const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
-      if (stretch.size() == 1) return device_->download(r.data + first, images_[i] + first, bytes);
+      if (stretch.size() == 1) return device_->download(r.data + first, images_[i]->at() + first, bytes);
       staging_.resize(bytes);
-      device_->download(staging_.data(), images_[i] + first, bytes);
+      device_->download(staging_.data(), images_[i]->at() + first, bytes);
       for (const auto& [begin, end] : stretch)
         std::memcpy(r.data + begin, staging_.data() + (begin - first), end - begin);
     });
@@ -105,7 +86,7 @@ void* device_image::at(const bound_tensor& t) const {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
     if (t.data >= r.data && t.data < r.data + r.bytes)
-      return reinterpret_cast<void*>(images_[i] + static_cast<std::uint64_t>(t.data - r.data));
+      return reinterpret_cast<void*>(images_[i]->at() + static_cast<std::uint64_t>(t.data - r.data));
   }
   throw suite_error(fmt::format("tensor {} lies in no region of its case", name(t.where)));
 }
@@ -113,16 +94,14 @@ void* device_image::at(const bound_tensor& t) const {
 void device_image::move_elsewhere() {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    const device_address moved = allocate(*device_, r.bytes);
-    device_->fill(moved, nobodys, r.bytes);
+    auto moved = std::make_unique<device_region>(device_, r.bytes, r.contents, nobodys);
     if (r.steady && steady_ones_came_)
       for_each_stretch(r.contents, [&](auto stretch) {
         const std::uint64_t first = stretch.front().first;
-        device_->copy(moved + first, images_[i] + first, stretch.back().second - first, nullptr);
+        device_->copy(moved->at() + first, images_[i]->at() + first, stretch.back().second - first, nullptr);
       });
-    device_->fill(images_[i], nobodys, r.bytes);
-    left_.push_back(images_[i]);
-    images_[i] = moved;
+    images_[i]->fill(nobodys);
+    left_.push_back(std::exchange(images_[i], std::move(moved)));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "host/plugin_session.h"
 #include "host/worker/cuda_driver.h"
 #include "host/worker/device_generator.h"
+#include "host/worker/device_region.h"
 
 namespace msabench {
 
@@ -21,7 +22,6 @@ class device_image {
  public:
   // `c` must outlive it; its regions may move in host memory.
   device_image(std::shared_ptr<cuda_device> device, const bound_case& c);
-  ~device_image();
   device_image(const device_image&) = delete;
 
   // What the host holds: ranges with contents; the rest of the image is NaN in every type. What the generator gives is
@@ -40,8 +40,8 @@ class device_image {
 
   std::shared_ptr<cuda_device> device_;
   const bound_case& case_;
-  std::vector<device_address> images_;  // of case_.regions
-  std::vector<device_address> left_;
+  std::vector<std::unique_ptr<device_region>> images_;  // of case_.regions
+  std::vector<std::unique_ptr<device_region>> left_;
   device_generator generator_;
   std::vector<std::byte> staging_;
   bool steady_ones_came_ = false;

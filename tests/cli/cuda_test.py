@@ -166,6 +166,17 @@ class FakeDriver(ProgramTest):
         done = self.repro("carry", MSABENCH_FAKE_UPLOADS=str(170 << 20))
         self.assertEqual(done.code, 0, done.out + done.err)
 
+    def test_a_pool_can_be_larger_than_the_device(self):
+        # Keys and values are 2 GiB each, and a few pages of them hold anything. An empty page that is read is NaN as elsewhere.
+        case = "attend/h8x4.d128.b128.k4.l1.i0/q1.n2K/bf16.paged/random/pool16K/s0"
+        memory = {"MSABENCH_FAKE_MEMORY": str(1 << 30)}
+        done = self.judge(case, **memory)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        done = self.judge(case, **memory, MSABENCH_FAKE_MAPPING="refused")
+        self.assertEqual(done.code, 4, done.out + done.err)
+        self.assertIn("the device has not so much left", done.err)
+        self.assertEqual(self.judge(case, MSABENCH_FAKE_MEMORY=str(32 << 20)).code, 4)
+
     def test_small_parts_travel_together(self):
         # Each of the 2000 sequences has a page of its own; the rest of the pool holds nothing.
         case = "dense/h1x1.d16.b16.k1.l1.i0/q1.n16.x2000/bf16.paged/random/s0"

@@ -6,11 +6,16 @@
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
 // MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
-// MSABENCH_FAKE_DOWNLOADS bytes a second.
+// MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
+// if MSABENCH_FAKE_MAPPING is `refused`.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +72,23 @@ void generate(void** arguments) {
   if (how != nullptr && std::string(how) == "wrong") to[groups - 1].elements[3] ^= 1;
 }
 
+// Bytes that are given out, by address; those of memory without an address by its descriptor.
+std::map<std::uint64_t, std::size_t> given_out;
+
+bool take_memory(std::uint64_t at, std::size_t bytes) {
+  static const char* const most = std::getenv("MSABENCH_FAKE_MEMORY");
+  std::size_t all = bytes;
+  for (const auto& [other, its_bytes] : given_out) all += its_bytes;
+  if (most != nullptr && all > std::strtoull(most, nullptr, 10)) return false;
+  given_out[at] = bytes;
+  return true;
+}
+
+bool may_map() {
+  static const char* const how = std::getenv("MSABENCH_FAKE_MAPPING");
+  return how == nullptr || std::string(how) != "refused";
+}
+
 void compare(void** arguments, std::uint64_t element_bytes) {
   const char* const how = std::getenv("MSABENCH_FAKE_COMPARISON");
   if (how != nullptr && std::string(how) == "blind") return;
@@ -107,9 +129,47 @@ DRIVER cuCtxSetCurrent(void* to) { return current = to, 0; }
 DRIVER cuCtxGetCurrent(void** to) { return *to = current, 0; }
 DRIVER cuMemAlloc_v2(std::uint64_t* to, std::size_t bytes) {
   *to = reinterpret_cast<std::uint64_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
-  return *to == 0 ? 2 : 0;
+  if (*to != 0 && take_memory(*to, bytes)) return 0;
+  return std::free(reinterpret_cast<void*>(*to)), 2;
 }
-DRIVER cuMemFree_v2(std::uint64_t at) { return std::free(reinterpret_cast<void*>(at)), 0; }
+DRIVER cuMemFree_v2(std::uint64_t at) {
+  given_out.erase(at);
+  return std::free(reinterpret_cast<void*>(at)), 0;
+}
+DRIVER cuMemGetAllocationGranularity(std::size_t* bytes, const void*, int) {
+  return *bytes = std::size_t{2} << 20, may_map() ? 0 : 801;
+}
+DRIVER cuMemAddressReserve(std::uint64_t* to, std::size_t bytes, std::size_t, std::uint64_t, unsigned long long) {
+  void* const at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return *to = reinterpret_cast<std::uint64_t>(at), at == MAP_FAILED ? 2 : 0;
+}
+DRIVER cuMemAddressFree(std::uint64_t at, std::size_t bytes) { return ::munmap(reinterpret_cast<void*>(at), bytes); }
+DRIVER cuMemCreate(unsigned long long* to, std::size_t bytes, const void*, unsigned long long) {
+  const int fd = ::memfd_create("device memory", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || !take_memory(static_cast<std::uint64_t>(fd), bytes))
+    return ::close(fd), 2;
+  return *to = static_cast<unsigned long long>(fd), 0;
+}
+DRIVER cuMemRelease(unsigned long long memory) {
+  given_out.erase(memory);
+  return ::close(static_cast<int>(memory));
+}
+DRIVER cuMemMap(std::uint64_t at, std::size_t bytes, std::size_t offset, unsigned long long memory,
+                unsigned long long) {
+  return ::mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                static_cast<int>(memory), static_cast<off_t>(offset)) == MAP_FAILED
+             ? 1
+             : 0;
+}
+DRIVER cuMemUnmap(std::uint64_t at, std::size_t bytes) {
+  return ::mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                -1, 0) == MAP_FAILED
+             ? 1
+             : 0;
+}
+DRIVER cuMemSetAccess(std::uint64_t at, std::size_t bytes, const void*, std::size_t) {
+  return ::mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE);
+}
 DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
   if (!may_upload(bytes) || !may_copy()) return 1;
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
