@@ -26,7 +26,7 @@ if [[ "${arguments[0]}" == selftest ]]; then arguments+=(--filter 'select/m3/rag
 if [[ -n "${FAKE_MEMORY:-}" && ! -f "$FAKE_MEMORY" && "${arguments[*]}" == *"--shard 1/"* ]]; then
   echo "msabench: error: no memory"
   : >"$FAKE_MEMORY"
-  exit 4
+  exit "${FAKE_CODE:-4}"
 fi
 if [[ "${arguments[0]}" == perf ]]; then
   echo "perf ended"
@@ -201,6 +201,12 @@ class GpuScript(ProgramTest):
         self.assertEqual(sorted(p["item"] for p in self.parts()), [f"core shard {i} of 8" for i in range(8)])
         self.assertEqual(text.splitlines()[-2].split(":")[1], " conform core shard 1 of 8 of example")
         self.assertEqual(len(json.loads((self.out / "conform-example.json").read_text())["run"]["merged_from"]), 8)
+        # What has ended otherwise has not, and is told.
+        shutil.rmtree(self.out)
+        (self.folder / "memory").unlink()
+        text = self.gpu("conform", "--out", self.out, "--jobs", 3, self.dist / "cuda" / "example.so", code=4, FAKE_MEMORY=str(self.folder / "memory"), FAKE_CODE="2")
+        self.assertEqual(text.count("core shard 1 of 8"), 1)
+        self.assertIn("core shard 1 of 8 of example: not run: no memory", text)
         # One at a time it is told at once.
         shutil.rmtree(self.out)
         (self.folder / "memory").unlink()
