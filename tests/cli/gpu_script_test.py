@@ -213,6 +213,16 @@ class GpuScript(ProgramTest):
         text = self.gpu("conform", "--out", self.out, "--jobs", 1, self.dist / "cuda" / "example.so", code=4, FAKE_MEMORY=str(self.folder / "memory"))
         self.assertIn("core shard 1 of 8 of example: not run: no memory", text)
 
+    def test_all_parts_go_as_far_as_the_time_does(self):
+        text = self.gpu("all", "--out", self.out, code=4, FAKE_PERF="4", COMPUTE_SANITIZER=str(self.folder / "nowhere"))
+        self.assertEqual({p["part"] for p in self.parts()}, {"conform", "sanitize", "perf"})
+        self.assertIn("conform: all passed", text)
+        shutil.copy(self.dist / "cuda" / "example.so", self.dist / "cuda" / "fault_none.so")
+        text = self.gpu("all", "--out", self.out, code=1)
+        self.assertIn("sanitize: all passed", text)
+        text = self.gpu("all", "--out", self.out, "--seconds", 20, code=2)
+        self.assertIn("all: perf left", text)
+
     def test_a_busy_machine_is_no_failure(self):
         text = self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="4")
         self.assertIn("perf decode of example: not run", text)
