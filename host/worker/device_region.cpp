@@ -11,7 +11,8 @@ namespace msabench {
 namespace {
 
 constexpr std::uint64_t least_bytes = std::uint64_t{1} << 30, least_share_of_holes = 4;
-constexpr std::uint64_t common_bytes = std::uint64_t{64} << 20;  // a pool of 64 GiB is a thousand of these
+// Of memory that holes have in common, largest first: a hole takes few mappings, whatever its size.
+constexpr std::uint64_t common_bytes[] = {64 << 20, 8 << 20, 1};
 
 [[noreturn]] void refuse(std::uint64_t bytes) {
   throw environment_error({"device memory", fmt::format("{} bytes", bytes), "the device has not so much left",
@@ -81,7 +82,9 @@ void device_region::map_all() {
   struct common_memory {
     std::uint64_t bytes, memory = 0;
   };
-  common_memory common[] = {{(common_bytes + granularity_ - 1) / granularity_ * granularity_}, {granularity_}};
+  std::vector<common_memory> common;
+  for (const std::uint64_t bytes : common_bytes)
+    common.push_back({(bytes + granularity_ - 1) / granularity_ * granularity_});
   const auto map = [&](std::uint64_t memory, std::uint64_t bytes) {
     device_->map(at_ + mapped_, memory, bytes);
     mapped_ += bytes;
