@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory of one region of a case. A pool can be larger than any device and hold a few pages only: then the pages have
-// memory of their own, and all the addresses between them lead to one stretch of memory that they have in common.
+// memory of their own, and all the addresses between them lead to a few stretches of memory that they have in common.
 #pragma once
 
 #include <cstdint>
