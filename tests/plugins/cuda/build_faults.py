@@ -27,15 +27,16 @@ PLUGIN = "lib/msabench/cuda.so"
 
 def commands_of(build):
     """How each source is compiled, by its name, and how the plugin is linked: lists of words."""
+    told = subprocess.run(["ninja", "-C", build, "-t", "commands", PLUGIN], text=True, capture_output=True, check=True).stdout
+    # Of ninja's `: && COMMAND && :`.
+    link = [word for word in shlex.split(told.splitlines()[-1]) if word not in (":", "&&")]
     compiles = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = pathlib.Path(entry["file"])
-        if path.parent == KERNELS:
-            compiles[path.name] = shlex.split(entry["command"])
-    told = subprocess.run(["ninja", "-C", build, "-t", "commands", PLUGIN], text=True, capture_output=True, check=True).stdout
-    words = shlex.split(told.splitlines()[-1])
-    # Of ninja's `: && COMMAND && :`.
-    return compiles, [w for w in words if w not in (":", "&&")]
+        path, words = pathlib.Path(entry["file"]), shlex.split(entry["command"])
+        # A source may be compiled for other plugins as well.
+        if path.parent == KERNELS and words[words.index("-o") + 1] in link:
+            compiles[path.name] = words
+    return compiles, link
 
 
 def replaced(words, changes):
@@ -50,6 +51,8 @@ def build_one(name, build, compiles, link, folder):
     planted, built, plugin = folder / f"{name}.cu", folder / f"{name}.o", folder / f"{name}.so"
     if kernel_faults.main([name, str(KERNELS), str(planted)]) != 0:
         raise SystemExit(1)
+    if source not in compiles:
+        raise SystemExit(f"build_faults.py: {source}: no object of it is linked into {PLUGIN} in {build}")
     compile_it = compiles[source]
     usual = compile_it[compile_it.index("-o") + 1]
     for command in (replaced(compile_it, {str(KERNELS / source): str(planted), usual: str(built)}),
