@@ -5,22 +5,10 @@
 #include <cstring>
 
 #include "host/output_copy.h"
+#include "host/steady_inputs.h"
 #include "inputs/poison.h"
 
 namespace msabench {
-namespace {
-
-constexpr slot lengths[] = {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv, slot::cu_segments};
-
-}  // namespace
-
-bool is_steady(const input_set& set, const buffer& b, const run_spec& how) {
-  return b.dir == direction::in && std::ranges::none_of(set.inputs, [&](const buffer& beside) {
-           return beside.region == b.region &&
-                  ((how.rehearse && std::ranges::find(lengths, beside.where) != std::end(lengths)) ||
-                   (set.before_launch && std::ranges::find(set.changing, beside.where) != set.changing.end()));
-         });
-}
 
 bound_case bind(const input_set& set, const input_set* second) {
   bound_case c;
@@ -49,7 +37,7 @@ launch_recorder::launch_recorder(input_set& set, const run_spec& how, bool on_de
 }
 
 void launch_recorder::shorten_lengths() {
-  for (const slot where : lengths) {
+  for (const slot where : length_slots) {
     const buffer* b = set_.find(where);
     if (b == nullptr || b->dir != direction::in || !b->region || b->desc.shape[0] == 0) continue;
     auto* values = reinterpret_cast<std::int32_t*>(b->region->data() + b->offset);
@@ -65,7 +53,7 @@ void launch_recorder::shorten_lengths() {
     }
   }
   inputs_checksum_ = checksum_inputs(set_, set_.inputs_checksum, [](const buffer& b) {
-    return std::ranges::find(lengths, b.where) != std::end(lengths);
+    return std::ranges::find(length_slots, b.where) != std::end(length_slots);
   });
 }
 

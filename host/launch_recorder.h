@@ -65,9 +65,6 @@ class launch_recorder {
   bool all_looked_at_ = true;        // since the last launch
 };
 
-// An input in whose region all launches of an execution see the same.
-bool is_steady(const input_set& set, const buffer& b, const run_spec& how);
-
 // The tensors of `set` (and the outputs of `second`, if any) as they are in this process.
 bound_case bind(const input_set& set, const input_set* second);
 

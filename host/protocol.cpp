@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/json_fields.h"
-#include "host/launch_recorder.h"
 #include "host/protocol_tensors.h"
+#include "host/steady_inputs.h"
 
 namespace msabench::protocol {
 namespace {
