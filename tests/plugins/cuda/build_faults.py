@@ -74,12 +74,14 @@ def main(arguments):
         plugins = list(pool.map(lambda name: build_one(name, build, compiles, link, folder), names))
         cases = folder / "cases.txt"
         cases.write_text("".join(f"{name} {kernel_faults.FAULTS[name][3]}\n" for name in names))
-        with tarfile.open(archive, "w:xz", preset=9) as out:
+        unfinished = archive.with_name(archive.name + ".part")
+        with tarfile.open(unfinished, "w:xz", preset=9) as out:
             for path in (cases, *plugins):
                 entry = out.gettarinfo(path, path.name)
                 entry.mtime = 0
                 with path.open("rb") as file:
                     out.addfile(entry, file)
+        unfinished.replace(archive)
     return 0
 
 
