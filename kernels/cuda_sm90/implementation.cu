@@ -15,6 +15,19 @@ const char* enqueue_error() {
   return map_text != nullptr ? map_text : text;
 }
 
+msabench_profile profile(const msabench_problem& problem) {
+  msabench_profile delivered = cuda::portable_kernels.profile(problem);
+  if (problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA)
+    delivered.batch_invariant &= index_is_batch_invariant(problem);
+  return delivered;
+}
+
+double scratch_bytes(const msabench_problem& problem, int threads) {
+  if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  return cuda::portable_kernels.scratch_bytes(problem, threads);
+}
+
 }  // namespace
 
 const kernels::implementation& hopper_kernels() {
@@ -22,7 +35,11 @@ const kernels::implementation& hopper_kernels() {
     kernels::implementation all = cuda::portable_kernels;
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
+    all.profile = profile;
+    all.scratch_bytes = scratch_bytes;
     all.enqueue_error = enqueue_error;
+    all.index = index;
+    all.msa = msa;
     return all;
   }();
   return hopper;
