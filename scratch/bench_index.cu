@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not part of the product. Compares ids of plugins with those of the first one, then times them.
-//   bench_index reference.so candidate.so ...
+// Not part of the product. Compares ids of variants of the prefill index with those of the portable kernel, then times them.
+// Built by build_bench.sh, which compiles each variant with its own name in place of cuda_sm90.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <msabench/plugin.h>
 #include <unistd.h>
 
@@ -14,6 +13,38 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "kernels/common/check.h"
+#include "kernels/common/tensor_rules.h"
+#include "kernels/common/error.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/operators.h"
+
+using msabench::kernels::index_call;
+using msabench::kernels::run_context;
+
+#define VARIANT(name)                                                              \
+  namespace msabench::name {                                                       \
+  void prefill_index(const index_call& call, const run_context& context);         \
+  double prefill_index_scratch_bytes(const msabench_problem& problem);            \
+  bool takes_prefill_index(const msabench_problem& problem);                      \
+  const char* map_error();                                                        \
+  }
+#include "variants.inc"
+#undef VARIANT
+
+struct variant {
+  const char* name;
+  void (*run)(const index_call&, const run_context&);
+  double (*bytes)(const msabench_problem&);
+  const char* (*map_error)();
+};
+const variant variants[] = {
+    {"portable", msabench::cuda::index, msabench::cuda::index_scratch_bytes, nullptr},
+#define VARIANT(name) \
+  {#name, msabench::name::prefill_index, msabench::name::prefill_index_scratch_bytes, msabench::name::map_error},
+#include "variants.inc"
+};
 
 #define CHECK(x)                                                                              \
   do {                                                                                        \
@@ -87,14 +118,6 @@ struct tensors {
   }
 };
 
-const msabench_plugin* load(const char* path) {
-  void* lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (lib == nullptr) std::printf("%s\n", dlerror()), std::exit(1);
-  auto get = reinterpret_cast<const msabench_plugin* (*)(const msabench_host*)>(dlsym(lib, "msabench_plugin_get"));
-  static msabench_host host{sizeof(msabench_host), MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR, 1, {2, 0}};
-  return get(&host);
-}
-
 int main(int argc, char** argv) {
   const config configs[] = {
       {"8K x 8K", 8192, 8192, 1, 4, 128, 0, 16, 1, 0, 0, true},
@@ -108,13 +131,14 @@ int main(int argc, char** argv) {
       {"1M x 8K rising", 1 << 20, 8192, 1, 4, 128, 0, 16, 1, 0, 40, true},
       {"1M x 8K paged", 1 << 20, 8192, 1, 4, 128, 128, 16, 1, 0, 0, true},
   };
-  std::vector<const msabench_plugin*> plugins;
-  for (int i = 1; i < argc; ++i) plugins.push_back(load(argv[i]));
+  msabench::kernels::set_tensor_rules(2, false);
+  const char* const only = argc > 1 ? argv[1] : "";  // configurations whose name contains it
   const msabench_dtype bf16{4, 16, 1}, i32{0, 32, 1};
   cudaEvent_t a, b;
   CHECK(cudaEventCreate(&a));
   CHECK(cudaEventCreate(&b));
   for (const config& c : configs) {
+    if (std::strstr(c.name, only) == nullptr) continue;
     const long t = c.tokens * c.batch, n = c.keys * c.batch;
     const long pages_each = c.page == 0 ? 0 : (c.keys + c.page - 1) / c.page, pages = pages_each * c.batch;
     const long rows = c.page == 0 ? n : pages * c.page;
@@ -161,26 +185,24 @@ int main(int argc, char** argv) {
     std::vector<int> want(id_count), got(id_count);
     std::printf("== %s: %ld tokens, %ld keys, hi %d di %d page %d k %d L %d I %d\n", c.name, t, c.keys, c.heads, c.width,
                 c.page, c.topk, c.local, c.initial);
-    for (size_t i = 0; i < plugins.size(); ++i) {
-      const msabench_plugin* plugin = plugins[i];
-      msabench_plan* plan = nullptr;
-      if (plugin->plan(&p, &plan) != MSABENCH_OK) {
-        std::printf("%s: plan: %s\n", argv[i + 1], plugin->last_error());
-        continue;
-      }
-      uint64_t bytes;
-      uint32_t alignment;
-      plugin->workspace(plan, &bytes, &alignment);
+    index_call call{};
+    if (msabench::kernels::check_index(p, &args, call) != MSABENCH_OK) {
+      std::printf("check: %s\n", msabench::kernels::error_text());
+      return 1;
+    }
+    for (size_t i = 0; i < std::size(variants); ++i) {
+      const variant& v = variants[i];
+      const auto bytes = static_cast<uint64_t>(v.bytes(p));
       void* work;
       CHECK(cudaMalloc(&work, std::max<uint64_t>(bytes, 1)));
       CHECK(cudaMemset(work, 0xff, bytes));
       CHECK(cudaMemset(ids, 0x7f, id_count * 4));
+      const run_context context{p, 1, work, static_cast<std::int64_t>(bytes)};
       const auto run = [&] {
-        if (plugin->run(plan, &args, work, nullptr) != MSABENCH_OK) {
-          std::printf("%s: run: %s\n", argv[i + 1], plugin->last_error());
-          std::fflush(stdout);
-          std::exit(1);
-        }
+        v.run(call, context);
+        if (v.map_error != nullptr)
+          if (const char* text = v.map_error()) std::printf("%s: %s\n", v.name, text), std::exit(1);
+        CHECK(cudaGetLastError());
       };
       run();
       CHECK(cudaDeviceSynchronize());
@@ -218,7 +240,7 @@ int main(int argc, char** argv) {
           }
           std::printf("\n");
         }
-        std::printf("  %s: %ld of %ld rows differ\n", argv[i + 1], different, t * c.heads);
+        std::printf("  %s: %ld of %ld rows differ\n", v.name, different, t * c.heads);
       }
       if (c.timed) {
         float alone = 1e9f, together;
@@ -242,12 +264,11 @@ int main(int argc, char** argv) {
         double pairs = 0;
         for (long x = 0; x < c.tokens; ++x) pairs += c.keys - c.tokens + x + 1;
         const double flops = 2.0 * c.width * c.heads * pairs * c.batch;
-        std::printf("  %-28s alone %8.3f ms %6.1f TFLOP/s, back to back %8.3f ms, scratch %.1f MB\n", argv[i + 1], alone,
+        std::printf("  %-28s alone %8.3f ms %6.1f TFLOP/s, back to back %8.3f ms, scratch %.1f MB\n", v.name, alone,
                     flops / alone * 1e-9, together / many, bytes / 1e6);
       }
       std::fflush(stdout);
       CHECK(cudaFree(work));
-      plugin->destroy(plan);
     }
     for (void* x : {(void*)q, (void*)k, (void*)d_cu_q, (void*)d_lens, (void*)d_cu_k, (void*)d_table, (void*)ids}) CHECK(cudaFree(x));
   }
