@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds bench_index into $1 from this worktree's release build and variants of the kernel.
 set -e
 cd "$(dirname "$0")/.."

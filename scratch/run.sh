@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Timing first, as it compares ids with the portable kernel itself; then the judge.
 nvidia-smi --query-gpu=name,clocks.sm,clocks.max.sm,power.limit --format=csv
 timeout 60 ./bench_index || echo "bench_index: rc $?"
