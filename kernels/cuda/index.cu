@@ -115,8 +115,10 @@ void index(const index_call& call, const run_context& context) {
   } else {
     sweep_scores(call, context.scratch, context);
   }
-  if (call.lse == nullptr) return;
-  const auto stream = static_cast<cudaStream_t>(context.stream);
+  if (call.lse != nullptr) log_sums_of_selected(call, static_cast<cudaStream_t>(context.stream));
+}
+
+void log_sums_of_selected(const index_call& call, cudaStream_t stream) {
   if (same_type(call.q_type, bf16_type))
     log_sums_of<__nv_bfloat16>(call, stream);
   else

@@ -52,4 +52,13 @@ double index_scratch_bytes(const msabench_problem& problem);
 
 double msa_scratch_bytes(const msabench_problem& problem);
 
+/// Kernels that msa is put together from; other plugins have their own.
+struct msa_stages {
+  void (*index)(const index_call&, const run_context&);
+  void (*attend)(const attend_call&, const run_context&);
+};
+void msa_of(const msa_call& call, const run_context& context, const msa_stages& stages);
+/// `index_bytes`, `attend_bytes`: scratch of the stages.
+double msa_scratch_bytes(const msabench_problem& problem, double index_bytes, double attend_bytes);
+
 }  // namespace msabench::cuda

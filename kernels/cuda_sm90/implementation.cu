@@ -2,15 +2,44 @@
 #include "kernels/cuda_sm90/implementation.h"
 
 #include "kernels/cuda/implementation.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/operators.h"
+#include "kernels/cuda_sm90/tensor_map.h"
 
 namespace msabench::cuda_sm90 {
+namespace {
+
+const char* enqueue_error() {
+  const char* const text = cuda::launch_error();
+  const char* const map_text = map_error();
+  return map_text != nullptr ? map_text : text;
+}
+
+msabench_profile profile(const msabench_problem& problem) {
+  msabench_profile delivered = cuda::portable_kernels.profile(problem);
+  if (problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA)
+    delivered.batch_invariant &= index_is_batch_invariant(problem);
+  return delivered;
+}
+
+double scratch_bytes(const msabench_problem& problem, int threads) {
+  if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  return cuda::portable_kernels.scratch_bytes(problem, threads);
+}
+
+}  // namespace
 
 const kernels::implementation& hopper_kernels() {
   static const kernels::implementation hopper = [] {
     kernels::implementation all = cuda::portable_kernels;
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
+    all.profile = profile;
+    all.scratch_bytes = scratch_bytes;
+    all.enqueue_error = enqueue_error;
+    all.index = index;
+    all.msa = msa;
     return all;
   }();
   return hopper;

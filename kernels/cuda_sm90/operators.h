@@ -9,4 +9,13 @@ namespace msabench::cuda_sm90 {
 
 using namespace msabench::kernels;
 
+void index(const index_call& call, const run_context& context);
+void msa(const msa_call& call, const run_context& context);
+
+// Of index, and of the index branch of msa.
+double index_scratch_bytes(const msabench_problem& problem);
+bool index_is_batch_invariant(const msabench_problem& problem);
+
+double msa_scratch_bytes(const msabench_problem& problem);
+
 }  // namespace msabench::cuda_sm90

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda_sm90/operators.h"
+
+namespace msabench::cuda_sm90 {
+
+void msa(const msa_call& call, const run_context& context) { cuda::msa_of(call, context, {index, cuda::attend}); }
+
+double msa_scratch_bytes(const msabench_problem& p) {
+  return cuda::msa_scratch_bytes(p, index_scratch_bytes(p), cuda::attention_scratch_bytes(p));
+}
+
+}  // namespace msabench::cuda_sm90
