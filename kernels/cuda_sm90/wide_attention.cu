@@ -281,7 +281,7 @@ __device__ void attend_tiles(const wide_call& w, int consumer, typename S::memor
     const auto weigh = [&] {
       if (signed_scale < 0)
 #pragma unroll
-        for (float& x : scores) x = -x;
+        for (int j = 0; j < S::tile_keys / 2; ++j) scores[j] = -scores[j];
       if (key + S::tile_keys > all_see)
         hide_keys(scores, {static_cast<int>(limits[0] - key), static_cast<int>(limits[1] - key)});
       weigh_tile(scores, scale, most, sum, factors);
@@ -302,7 +302,7 @@ __device__ void attend_tiles(const wide_call& w, int consumer, typename S::memor
     weigh();
     pack_weights<S>(scores, weights);
 #pragma unroll
-    for (float& x : out) x = 0;
+    for (int j = 0; j < S::columns / 2; ++j) out[j] = 0;
 
     for (std::uint32_t i = 1; i < work.tiles; ++i) {
       wait_for(shared.keys_ready + keys_at.stage, keys_at.parity);
