@@ -28,6 +28,13 @@ __device__ inline void finish_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
+/// What x >= 0 is computed from comes before the next finish_products. The assembler moves that up past all arithmetic that
+/// does without the products, which is then no longer done while they run. It moves no wait past what looks like a branch;
+/// nobody sleeps.
+__device__ inline void keep_before_wait(float x) {
+  asm volatile("{ .reg .pred p; setp.lt.f32 p, %0, 0f00000000; @p nanosleep.u32 0; }" ::"f"(x) : "memory");
+}
+
 /// The compiler moves no use of these registers across this.
 template <int count>
 __device__ inline void pin(float (&c)[count]) {

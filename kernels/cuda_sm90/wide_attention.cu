@@ -320,6 +320,7 @@ __device__ void attend_tiles(const wide_call& w, int consumer, typename S::memor
       release(shared.keys_free + keys_at.stage);
       keys_at.next();
       weigh();
+      keep_before_wait(sum[0] + sum[1]);
       finish_products<0>();
       pin(out);
       release(shared.values_free + values_at.stage);
