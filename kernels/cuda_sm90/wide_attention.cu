@@ -33,16 +33,35 @@ struct wide_call {
 /// so that all get the same work.
 class item_walk {
  public:
-  __device__ explicit item_walk(std::int64_t items) : items_(items) {}
-  __device__ bool more() const { return round_ * gridDim.x < items_; }
+  __device__ explicit item_walk(const wide_call& w) : items_(w.items) {
+    // Partial results have thread blocks of their own.
+    if (w.grid.spans == 1) first_ = items_of_empty_tail(w);
+  }
+  __device__ bool more() const { return first_ + round_ * gridDim.x < items_; }
   __device__ void next() { ++round_; }
   /// May be beyond the last.
   __device__ std::int64_t item() const {
-    return round_ * gridDim.x + (round_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    return first_ + round_ * gridDim.x + (round_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
   }
 
  private:
-  std::int64_t items_, round_ = 0;
+  std::int64_t items_, first_ = 0, round_ = 0;
+
+  /// There is a tile for each empty sequence. Those behind the last token come first, and can be many: vit3d has as many
+  /// segments as there could be.
+  static __device__ std::int64_t items_of_empty_tail(const wide_call& w) {
+    const lengths& rows = w.attend.rows;
+    const std::int64_t tokens = rows.tokens();
+    std::int64_t filled = 0, end = rows.batch;  // sequences up to the last that has tokens
+    while (filled < end) {
+      const std::int64_t middle = (filled + end) / 2;
+      if (rows.cu_seqlens_q[middle] < tokens)
+        filled = middle + 1;
+      else
+        end = middle;
+    }
+    return (w.grid.tiles - (tokens / w.grid.tokens + filled)) * w.attend.kv_heads;
+  }
 };
 
 /// What a thread block does for an item: tiles of keys of one KV head, from `first` on. One at least, so that rows without
@@ -122,7 +141,7 @@ __device__ void bring_tiles(const wide_call& w, typename S::memory& shared) {
   const int lane = threadIdx.x % 32;
   ring_place<S::stages> at;
   ring_place<S::query_stages> queries_at;
-  for (item_walk walk(w.items); walk.more(); walk.next()) {
+  for (item_walk walk(w); walk.more(); walk.next()) {
     const tile_work work(w, walk.item());
     if (work.tiles == 0) continue;
     wait_for(shared.queries_free + queries_at.stage, queries_at.parity ^ 1);
@@ -261,7 +280,7 @@ __device__ void attend_tiles(const wide_call& w, int consumer, typename S::memor
     __syncwarp();
     if (lane == 0) arrive(b);
   };
-  for (item_walk walk(w.items); walk.more(); walk.next()) {
+  for (item_walk walk(w); walk.more(); walk.next()) {
     const tile_work work(w, walk.item());
     if (work.tiles == 0) continue;
     const std::uint32_t all_see = work.tile.limit(0);
