@@ -122,7 +122,7 @@ TEST_F(cuda_sm90, attends_to_patches_with_the_kernel_of_dense) {
   p.total_q = p.total_kv = 16 * 4096;
   EXPECT_EQ(numerics(p).chain_row_sum, 32u + 2 * 32 + 4);
   EXPECT_EQ(profile(p).batch_invariant, 1);
-  EXPECT_EQ(workspace_bytes(p), 0u);
+  EXPECT_EQ(workspace_bytes(p), 256u);  // the least there is: no partial results
 }
 
 }  // namespace
