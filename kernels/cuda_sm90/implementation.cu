@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda_sm90/implementation.h"
 
+#include "kernels/common/declare.h"
 #include "kernels/cuda/implementation.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/operators.h"
@@ -22,6 +23,10 @@ msabench_profile profile(const msabench_problem& problem) {
   return delivered;
 }
 
+msabench_numerics numerics(const msabench_problem& problem) {
+  return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
+}
+
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
@@ -36,8 +41,12 @@ const kernels::implementation& hopper_kernels() {
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
     all.profile = profile;
+    all.numerics = numerics;
     all.scratch_bytes = scratch_bytes;
     all.enqueue_error = enqueue_error;
+    all.dense = dense;
+    all.vit_attend = vit_attend;
+    all.vit3d = vit3d;
     all.index = index;
     all.msa = msa;
     return all;

@@ -16,6 +16,13 @@ void msa(const msa_call& call, const run_context& context);
 double index_scratch_bytes(const msabench_problem& problem);
 bool index_is_batch_invariant(const msabench_problem& problem);
 
+void dense(const attend_call& call, const run_context& context);
+void vit_attend(const attend_call& call, const run_context& context);
+void vit3d(const vit3d_call& call, const run_context& context);
+
+// Of dense, vit_attend and the attention in vit3d; of others what the portable kernels say.
+msabench_numerics attention_numerics(const msabench_problem& problem);
+
 double msa_scratch_bytes(const msabench_problem& problem);
 
 }  // namespace msabench::cuda_sm90

@@ -50,6 +50,13 @@ class cuda_sm90 : public testing::Test {
     return answer.profile;
   }
 
+  msabench_numerics numerics(const msabench_problem& p) {
+    msabench_capability answer{};
+    answer.struct_size = sizeof answer;
+    EXPECT_EQ(plugin_->query(&p, &answer), MSABENCH_OK) << plugin_->last_error();
+    return answer.numerics;
+  }
+
   const msabench_plugin* plugin_ = nullptr;
 };
 
@@ -86,6 +93,36 @@ TEST_F(cuda_sm90, promises_equal_bits_in_any_batch_only_where_one_kernel_scores)
     EXPECT_EQ(profile(portable).batch_invariant, 1);
   }
   EXPECT_EQ(profile(m3(MSABENCH_OP_SCORE, 8192, 1 << 17)).batch_invariant, 1);
+}
+
+// A lane adds 32 keys of each of 64 tiles here; the portable kernel 16 of each of 128, and rescales twice as often.
+TEST_F(cuda_sm90, declares_of_dense_what_the_kernel_does_that_takes_it) {
+  const msabench_problem prefill = m3(MSABENCH_OP_DENSE, 8192, 8192);
+  constexpr std::uint32_t own = 32 + 2 * 64 + 4, portable = 16 + 2 * 128 + 4;
+  EXPECT_EQ(numerics(prefill).chain_row_sum, own);
+  EXPECT_EQ(numerics(prefill).chain_out, 8192u);
+  msabench_problem paged = prefill;
+  paged.page_layout = 1;
+  paged.page_size = 256;
+  paged.pool_pages = 32;
+  EXPECT_EQ(numerics(paged).chain_row_sum, own);
+  paged.page_size = 64;
+  paged.pool_pages = 128;
+  EXPECT_EQ(numerics(paged).chain_row_sum, portable);
+  EXPECT_EQ(profile(prefill).batch_invariant, 0);
+}
+
+TEST_F(cuda_sm90, attends_to_patches_with_the_kernel_of_dense) {
+  msabench_problem p = empty_problem(MSABENCH_OP_VIT_ATTEND);
+  p.hq = p.hkv = 16;
+  p.d = 80;
+  p.q = p.kv = p.out = bf16;
+  p.batch = 16;
+  p.max_q_len = p.max_kv_len = 4096;
+  p.total_q = p.total_kv = 16 * 4096;
+  EXPECT_EQ(numerics(p).chain_row_sum, 32u + 2 * 32 + 4);
+  EXPECT_EQ(profile(p).batch_invariant, 1);
+  EXPECT_EQ(workspace_bytes(p), 256u);  // the least there is: no partial results
 }
 
 }  // namespace
