@@ -25,6 +25,7 @@ msabench_profile profile(const msabench_problem& problem) {
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_ATTEND_BACKWARD) return attend_backward_scratch_bytes(problem);
   return cuda::portable_kernels.scratch_bytes(problem, threads);
 }
 
@@ -40,6 +41,7 @@ const kernels::implementation& hopper_kernels() {
     all.enqueue_error = enqueue_error;
     all.index = index;
     all.msa = msa;
+    all.attend_backward = attend_backward;
     return all;
   }();
   return hopper;

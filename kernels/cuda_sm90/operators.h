@@ -16,6 +16,9 @@ void msa(const msa_call& call, const run_context& context);
 double index_scratch_bytes(const msabench_problem& problem);
 bool index_is_batch_invariant(const msabench_problem& problem);
 
+void attend_backward(const backward_call& call, const run_context& context);
+double attend_backward_scratch_bytes(const msabench_problem& problem);
+
 double msa_scratch_bytes(const msabench_problem& problem);
 
 }  // namespace msabench::cuda_sm90
