@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "kernels/common/check.h"
+#include "kernels/common/declare.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/backward_run.cuh"
 #include "kernels/cuda_sm90/operators.h"
@@ -20,13 +21,29 @@ using cuda::ceil_div;
 
 constexpr int sum_threads = 128;
 
-bool takes_backward(const msabench_problem& p) {
-  const std::int32_t group = p.hkv > 0 ? p.hq / p.hkv : 0;
-  return p.op == MSABENCH_OP_ATTEND_BACKWARD && p.block == block_keys && p.d == head_columns &&
-         (group == 4 || group == 8 || group == 16);
+/// Readings that a token has room for: where all keys are read, one in every list.
+std::int64_t readings_of_token(const msabench_problem& p) {
+  if (reads_all_keys(p)) return p.hkv * cuda::block_numbers::bound(p.total_kv, p.batch, block_keys);
+  return p.hkv * std::max<std::int64_t>(1, std::min<std::int64_t>(p.topk, max_blocks(p)));
 }
 
-/// dq of the tokens of a chunk: a thread block for each (token, KV head), slot after slot of its ids.
+/// Tokens that are done at a time.
+std::int64_t chunk_of(const msabench_problem& p) {
+  constexpr std::int64_t kept_readings = std::int64_t{1} << 19;  // of 8 KiB, with 16 heads each
+  return std::clamp<std::int64_t>(kept_readings / std::max<std::int64_t>(1, readings_of_token(p)), 1,
+                                  std::max<std::int64_t>(1, p.total_q));
+}
+
+bool takes_backward(const msabench_problem& p) {
+  const std::int32_t group = p.hkv > 0 ? p.hq / p.hkv : 0;
+  const bool fits = is_attention_backward(p.op) && block_size(p) == block_keys && p.d == head_columns &&
+                    (group == 4 || group == 8 || group == 16);
+  // Chunks of fewer tokens would spend their time between kernels.
+  constexpr std::int64_t least_chunk = 128;
+  return fits && (chunk_of(p) >= least_chunk || chunk_of(p) >= p.total_q);
+}
+
+/// dq of the tokens of a chunk: a thread block for each (token, KV head), slot after slot of its ids, or block after block.
 __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constant__ backward_run r) {
   const backward_call& c = r.parts.call;
   const cuda::block_readers& readers = r.parts.readers;
@@ -35,11 +52,18 @@ __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constan
     const std::int64_t row = readers.first_row + item / c.kv_heads;
     const auto head = static_cast<std::int32_t>(item % c.kv_heads);
     const std::int32_t* const places = readers.places + item * c.topk;
+    std::int64_t slots = c.topk, first_list = 0;
+    if (!r.selected()) {
+      const row_place at = c.rows.place(row);
+      slots = visible_blocks(at, c.block);
+      first_list = readers.list(head, readers.numbers.first(at.sequence));
+    }
     for (int i = threadIdx.x * 4; i < c.group * head_columns; i += sum_threads * 4) {
       float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 8
-      for (int slot = 0; slot < c.topk; ++slot) {
-        const std::int64_t place = places[slot];
+      for (std::int64_t slot = 0; slot < slots; ++slot) {
+        const std::int64_t place =
+            r.selected() ? places[slot] : (first_list + slot) * r.chunk + row - readers.first_row;
         if (place < 0) continue;
         const float4 x = __ldcs(reinterpret_cast<const float4*>(r.dq + place * c.group * head_columns + i));
         sum = make_float4(sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w);
@@ -54,20 +78,18 @@ __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constan
 
 /// Addresses and sizes that a problem fixes.
 backward_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
-  // 8 KiB each with 16 heads; and pieces of lists short enough for multiprocessors to end together.
-  constexpr std::int64_t kept_readings = std::int64_t{1} << 19, least_piece = 512;
+  constexpr std::int64_t least_piece = 512;  // short enough for multiprocessors to end together
   backward_run r{};
-  const std::int64_t readings = p.hkv * std::max<std::int64_t>(1, std::min<std::int64_t>(p.topk, max_blocks(p)));
-  r.chunk = std::clamp<std::int64_t>(kept_readings / readings, 1, std::max<std::int64_t>(1, p.total_q));
+  r.chunk = chunk_of(p);
   r.parts.sums = memory.take<cuda::row_sums>(static_cast<double>(p.total_q) * p.hq);
   cuda::block_readers& readers = r.parts.readers;
   readers = cuda::block_readers::cut(memory, p, block_keys, r.chunk, least_piece);
-  const double places = static_cast<double>(r.chunk) * p.hkv * p.topk;
-  readers.places = memory.take<std::int32_t>(places);
+  if (!reads_all_keys(p)) readers.places = memory.take<std::int32_t>(static_cast<double>(r.chunk) * p.hkv * p.topk);
   constexpr double list_values = 2.0 * block_keys * head_columns;
   r.parts.pieces.size = 2 * block_keys * head_columns;
   r.parts.pieces.data = memory.take<float>(static_cast<double>(readers.most_slots()) * list_values);
-  r.dq = memory.take<float>(static_cast<double>(r.chunk) * static_cast<double>(readings) * (p.hq / p.hkv) * p.d);
+  const double readings = static_cast<double>(r.chunk) * static_cast<double>(readings_of_token(p));
+  r.dq = memory.take<float>(readings * (p.hq / p.hkv) * p.d);
   if (r.chunk < p.total_q) r.kept = memory.take<float>(static_cast<double>(readers.lists()) * list_values);
   return r;
 }

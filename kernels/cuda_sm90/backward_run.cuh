@@ -13,7 +13,8 @@ using namespace msabench::kernels;
 inline constexpr int block_keys = 128, head_columns = 128;
 
 /// The batch is taken in chunks of tokens, so that what is kept of readings fits the scratch. A reading is a (token, KV
-/// head) and a block that it reads: the token's place in block_readers::tokens.
+/// head) and a block that it reads. Its place is that of the token in block_readers::tokens; where all keys are read, a
+/// list has a place for each token of the chunk.
 struct backward_run {
   cuda::backward_run parts;  ///< its readers are those of the chunk
   CUtensorMap q, d_out;      ///< [rows][Hq][d], a box has 64 columns of a group's heads of a token
@@ -21,6 +22,17 @@ struct backward_run {
   float* dq;                 ///< [readings][G][d] of a chunk: dq by one block each, not scaled
   float* kept;               ///< [lists][2][block_keys][d]: dk and dv of the chunks before; nullptr: one chunk is all
   bool first, last;          ///< of the chunks
+
+  __device__ bool selected() const { return parts.call.ids != nullptr; }
+  /// The list that a piece is of, and the place of its first reading.
+  __device__ std::int64_t list_of(std::int64_t piece) const {
+    const cuda::block_readers& r = parts.readers;
+    return selected() ? r.pieces[piece].list : r.list(static_cast<std::int32_t>(piece % r.heads), piece / r.heads);
+  }
+  __device__ std::int64_t first_place(const cuda::reading& task, std::int64_t list) const {
+    const cuda::block_readers& r = parts.readers;
+    return selected() ? task.list - r.tokens : list * chunk + task.first_token - r.first_row;
+  }
 
   /// Two neighbouring elements of dk and dv of a key of a list, as this chunk leaves them: kept for the next one, or
   /// written.

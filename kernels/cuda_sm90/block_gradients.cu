@@ -54,14 +54,15 @@ constexpr int shared_bytes = sizeof(shared_memory) + swizzle_atom_bytes;
 
 using ring = ring_place<shared_memory::stages>;
 
-/// visit(item, reading) for the pieces of this thread block that have keys.
+/// visit(item, reading) for the pieces of this thread block that have keys, and something to be done for them: no readers
+/// leave what is kept as it is.
 template <class Visit>
 __device__ void for_each_piece(const backward_run& r, const Visit& visit) {
   const cuda::block_readers& readers = r.parts.readers;
   const std::int64_t items = readers.all_pieces();
   for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const reading task = readers.at(item, 0, block_keys);
-    if (task.keys.count > 0) visit(item, task);
+    if (task.keys.count > 0 && (task.tokens > 0 || r.first || r.last)) visit(item, task);
   }
 }
 
@@ -78,7 +79,7 @@ __device__ void copy_rows(const backward_run& r, shared_memory& m) {
     const std::int64_t end = c.rows.cu_seqlens_q[task.keys.sequence + 1], length = c.rows.kv_lens[task.keys.sequence];
     const std::int64_t first_hidden = length - end + 1 - task.keys.first;  // of the token in row 0, if it were there
     // Lists are read some steps ahead, as a reading takes as long as a good part of a step.
-    const auto token_at = [&](int i) { return i < task.tokens ? task.list[i] : -1; };
+    const auto token_at = [&](int i) { return i < task.tokens ? static_cast<std::int32_t>(task.token(i)) : -1; };
     std::int32_t own = -1, next = token_at(lane);
     for (int first = 0; first < task.tokens; first += step_tokens, place.next()) {
       if (first % lanes == 0) {
@@ -208,9 +209,8 @@ __device__ void store_dq(const group_place& at, const float (&dq)[lane_values], 
 }
 
 /// dk and dv of a piece: to its slot, or to where those of its list belong.
-__device__ void store_sums(const backward_run& r, const group_place& at, std::int64_t item, const reading& task,
+__device__ void store_sums(const backward_run& r, const group_place& at, std::int64_t list, const reading& task,
                            const float (&dk)[sum_values], const float (&dv)[sum_values]) {
-  const std::int64_t list = r.parts.readers.pieces[item].list;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int key = at.group * group_keys + at.row(half);
@@ -253,7 +253,8 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
     copy_keys(c, task, m);
     meet(multipliers_meet, multipliers);
     float dk[sum_values] = {}, dv[sum_values] = {};
-    float* dq_at = r.dq + (task.list - r.parts.readers.tokens) * c.group * head_columns;
+    const std::int64_t list = r.list_of(item);
+    float* dq_at = r.dq + r.first_place(task, list) * c.group * head_columns;
     for (int first = 0; first < task.tokens; first += step_tokens, dq_at += step_rows * head_columns) {
       const shared_memory::stage& rows = m.rows[place.stage];
       const std::uint32_t queries = cuda::shared_address(&rows.queries), d_out = cuda::shared_address(&rows.d_out);
@@ -313,7 +314,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       place.next();
       turn ^= 1;
     }
-    store_sums(r, at, item, task, dk, dv);
+    store_sums(r, at, list, task, dk, dv);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda_sm90/implementation.h"
 
+#include "kernels/common/declare.h"
 #include "kernels/cuda/implementation.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/operators.h"
@@ -25,7 +26,7 @@ msabench_profile profile(const msabench_problem& problem) {
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
-  if (problem.op == MSABENCH_OP_ATTEND_BACKWARD) return attend_backward_scratch_bytes(problem);
+  if (kernels::is_attention_backward(problem.op)) return attend_backward_scratch_bytes(problem);
   return cuda::portable_kernels.scratch_bytes(problem, threads);
 }
 
@@ -42,6 +43,7 @@ const kernels::implementation& hopper_kernels() {
     all.index = index;
     all.msa = msa;
     all.attend_backward = attend_backward;
+    all.dense_backward = attend_backward;
     return all;
   }();
   return hopper;

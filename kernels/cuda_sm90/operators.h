@@ -16,6 +16,7 @@ void msa(const msa_call& call, const run_context& context);
 double index_scratch_bytes(const msabench_problem& problem);
 bool index_is_batch_invariant(const msabench_problem& problem);
 
+/// dense_backward as well
 void attend_backward(const backward_call& call, const run_context& context);
 double attend_backward_scratch_bytes(const msabench_problem& problem);
 
