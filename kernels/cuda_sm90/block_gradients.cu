@@ -300,6 +300,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       fence_for_async();
       meet(multipliers_meet, multipliers);
       const std::uint64_t rows_by_keys = mn_major_descriptor(cuda::shared_address(m.ds[turn]), 0);
+      begin_products();
 #pragma unroll
       for (int step = 0; step < key_steps; ++step)
         multiply<T, head_columns / 2, major::mn, major::mn>(dq, rows_by_keys + step * mn_major_step,
