@@ -98,7 +98,10 @@ T* device(long long n) {
 
 struct timer {
   cudaEvent_t a, b;
-  timer() { CHECK(cudaEventCreate(&a)), CHECK(cudaEventCreate(&b)); }
+  timer() {
+    CHECK(cudaEventCreate(&a));
+    CHECK(cudaEventCreate(&b));
+  }
   template <class Run>
   float operator()(const Run& run) {
     CHECK(cudaEventRecord(a));

@@ -20,6 +20,7 @@ namespace {
 using cuda::ceil_div;
 
 constexpr int sum_threads = 128;
+constexpr int batch = 8;  // loads of a thread on their way
 
 /// Readings that a token has room for: where all keys are read, one in every list.
 std::int64_t readings_of_token(const msabench_problem& p) {
@@ -58,15 +59,21 @@ __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constan
       slots = visible_blocks(at, c.block);
       first_list = readers.list(head, readers.numbers.first(at.sequence));
     }
+    const auto place_of = [&](std::int64_t slot) {
+      return r.selected() ? std::int64_t{places[slot]} : (first_list + slot) * r.chunk + row - readers.first_row;
+    };
     for (int i = threadIdx.x * 4; i < c.group * head_columns; i += sum_threads * 4) {
       float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-      for (std::int64_t slot = 0; slot < slots; ++slot) {
-        const std::int64_t place =
-            r.selected() ? places[slot] : (first_list + slot) * r.chunk + row - readers.first_row;
-        if (place < 0) continue;
-        const float4 x = __ldcs(reinterpret_cast<const float4*>(r.dq + place * c.group * head_columns + i));
-        sum = make_float4(sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w);
+      for (std::int64_t first = 0; first < slots; first += batch) {
+        float4 parts[batch];
+#pragma unroll
+        for (int j = 0; j < batch; ++j) {
+          const std::int64_t place = first + j < slots ? place_of(first + j) : -1;
+          parts[j] = place < 0 ? make_float4(0, 0, 0, 0)
+                               : __ldcs(reinterpret_cast<const float4*>(r.dq + place * c.group * head_columns + i));
+        }
+#pragma unroll
+        for (const float4& x : parts) sum = make_float4(sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w);
       }
       char* const line = c.dq.at(row, head * c.group + i / head_columns, c.gradient_type);
       const int column = i % head_columns;
