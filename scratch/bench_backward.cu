@@ -272,11 +272,17 @@ void bench(long long n, bool dense, int samples) {
     for (float* x : g) CHECK(cudaFree(x));
 }
 
+/// [samples] [tokens dense(0 or 1)]...
 int main(int argc, char** argv) {
   const int samples = argc > 1 ? std::atoi(argv[1]) : 5;
+  if (argc > 3) {
+    for (int i = 2; i + 1 < argc; i += 2) bench(std::atoll(argv[i]), std::atoi(argv[i + 1]) != 0, samples);
+    return 0;
+  }
   bench(1000, false, 1);  // the last block is not whole
-  bench(16384, false, samples);
+  bench(1000, true, 1);
   bench(65536, false, samples);
+  bench(16384, false, samples);
   bench(16384, true, samples);
   return 0;
 }
