@@ -30,6 +30,7 @@ msabench_numerics numerics(const msabench_problem& problem) {
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  if (kernels::is_attention_backward(problem.op)) return attend_backward_scratch_bytes(problem);
   return cuda::portable_kernels.scratch_bytes(problem, threads);
 }
 
@@ -49,6 +50,8 @@ const kernels::implementation& hopper_kernels() {
     all.vit3d = vit3d;
     all.index = index;
     all.msa = msa;
+    all.attend_backward = attend_backward;
+    all.dense_backward = attend_backward;
     return all;
   }();
   return hopper;

@@ -22,6 +22,9 @@ void vit3d(const vit3d_call& call, const run_context& context);
 
 // Of dense, vit_attend and the attention in vit3d; of others what the portable kernels say.
 msabench_numerics attention_numerics(const msabench_problem& problem);
+/// dense_backward as well
+void attend_backward(const backward_call& call, const run_context& context);
+double attend_backward_scratch_bytes(const msabench_problem& problem);
 
 double msa_scratch_bytes(const msabench_problem& problem);
 
