@@ -23,7 +23,8 @@ namespace {
 struct arguments {
   implementation_options impl;
   std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
-                       layout, fp8 = "none", budget_s = "120", cache = "cold", busy = "refuse", seed = "0", folder;
+                       layout, fp8 = "none", grad = "fp32", budget_s = "120", cache = "cold", busy = "refuse",
+                       seed = "0", folder;
   std::vector<std::string> operators;
   output out;
 };
@@ -58,6 +59,13 @@ suite_request parse_suite_request(const arguments& a) {
   constexpr std::string_view forms[] = {"none", "token", "tensor"};
   require_word("--fp8", a.fp8, forms);
   r.fp8 = a.fp8 == "none" ? scale_form::none : a.fp8 == "token" ? scale_form::token : scale_form::tensor;
+  constexpr std::string_view gradients[] = {"fp32", "storage"};
+  require_word("--grad", a.grad, gradients);
+  r.grad16 = a.grad == "storage";
+  if (r.grad16 && r.suite != perf_suite::training)
+    bad_input("--grad", a.grad, fmt::format("is for suite training, {} has no gradients", a.suite), "leave it out");
+  if (r.grad16 && r.types == "fp32")
+    bad_input("--grad", a.grad, "is the same as fp32 with --type fp32", "leave it out, or take another --type");
   r.seed = parse_uint64("--seed", a.seed);
   for (const auto& o : a.operators) {
     const auto known = op_from_name(o);
@@ -157,6 +165,9 @@ void add_perf(CLI::App& app, invocation& chosen) {
           "--fp8", a->fp8,
           "Keys, values and index operands in e4m3, with a scale for each token and head, or for each tensor: none, "
           "token or tensor")
+      ->capture_default_str();
+  verb->add_option("--grad", a->grad,
+                   "Gradients of suite training in fp32, or in the storage type, as cuDNN has them: fp32 or storage")
       ->capture_default_str();
   verb->add_option("--cache", a->cache, "cold: inputs come from memory; hot: from a cache where they fit")
       ->capture_default_str();

@@ -10,15 +10,22 @@
 
 namespace msabench {
 
+void add_filter_option(CLI::App& verb, std::vector<std::string>& globs) {
+  verb.add_option(
+          "--filter", globs,
+          "Only cases whose name matches the glob, * also matches /; can be repeated: cases that match any of them")
+      ->type_name("GLOB")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(
+          [](const std::string& glob) { return glob.empty() ? "is empty; leave it out to take every case" : ""; }, ""));
+}
+
 void selection_options::declare(CLI::App& verb) {
   verb.add_option("--level", level_, fmt::format("List of cases: {}", fmt::join(levels(), ", ")))
       ->type_name("LEVEL")
       ->capture_default_str();
   verb.add_option("--op", operators_, "Only these operators")->type_name("OP[,OP...]")->delimiter(',');
-  verb.add_option("--filter", filter_, "Only cases whose name matches the glob; * also matches /")
-      ->type_name("GLOB")
-      ->check(CLI::Validator(
-          [](const std::string& glob) { return glob.empty() ? "is empty; leave it out to take every case" : ""; }, ""));
+  add_filter_option(verb, filters_);
   verb.add_option("--seed", seed_, "Seed of all inputs")->type_name("N")->capture_default_str();
   verb.add_option("--shard", shard_, "Part I of N of the list, I from 0; parts cost about the same")
       ->type_name("I/N")
@@ -37,7 +44,7 @@ case_selection selection_options::resolve() const {
       bad_input("--op", o, "unknown operator", "one of " + all);
     }
   wanted.operators = operators_;
-  wanted.filter = filter_;
+  wanted.filters = filters_;
   wanted.seed = parse_uint64("--seed", seed_);
   const auto slash = shard_.find('/');
   if (slash == std::string::npos) bad_input("--shard", shard_, "is no shard", "I/N, e.g. 0/4");

@@ -10,6 +10,9 @@
 
 namespace msabench {
 
+// --filter, which may stand several times.
+void add_filter_option(CLI::App& verb, std::vector<std::string>& globs);
+
 class selection_options {
  public:
   void declare(CLI::App& verb);
@@ -17,8 +20,8 @@ class selection_options {
   const std::string& level() const { return level_; }
 
  private:
-  std::string level_ = "smoke", filter_, seed_ = "0", shard_ = "0/1";
-  std::vector<std::string> operators_;
+  std::string level_ = "smoke", seed_ = "0", shard_ = "0/1";
+  std::vector<std::string> operators_, filters_;
 };
 
 }  // namespace msabench

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/output.h"
+#include "cli/selection.h"
 #include "cli/suite_version.h"
 #include "cli/verbs.h"
 #include "conformance/selftest.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct arguments {
   selftest_setup setup;
-  std::string threads = "1", timeout, folder;
+  std::string threads = "1", device, timeout, folder;
   output out;
 };
 
@@ -36,6 +37,7 @@ selftest_setup resolve(const arguments& a) {
   if (threads < 1 || threads > most_threads)
     bad_input("--threads", a.threads, "is out of range", fmt::format("1 to {}", most_threads));
   setup.threads = static_cast<int>(threads);
+  if (!a.device.empty()) setup.where = device_from_text("--device", a.device);
   if (!a.timeout.empty()) setup.timeout_s = parse_seconds("--timeout-s", a.timeout);
   return setup;
 }
@@ -73,8 +75,7 @@ void add_selftest(CLI::App& app, invocation& chosen) {
   verb->add_flag("--quick", a->setup.quick, "Run each mutant and variant on the cases that are meant for it only");
   verb->add_option("--only", a->setup.only, "Only mutants and variants whose id or name matches the glob")
       ->type_name("GLOB");
-  verb->add_option("--filter", a->setup.filter, "Only cases whose name matches the glob; * also matches /")
-      ->type_name("GLOB");
+  add_filter_option(*verb, a->setup.filters);
   verb->add_option("--without", a->setup.without,
                    "Judge without a check, to see what it alone is worth; the result is marked invalid")
       ->type_name("CHECK");
@@ -82,6 +83,8 @@ void add_selftest(CLI::App& app, invocation& chosen) {
       ->type_name("FILE.so[:ARGUMENT]");
   verb->add_option("--variant", a->setup.more_variants, "A plugin that has to pass everywhere, too; can be repeated")
       ->type_name("FILE.so[:ARGUMENT]");
+  verb->add_option("--device", a->device, "Where those of --mutant and --variant run; default cpu")
+      ->type_name("cpu|cuda[:N]");
   verb->add_option("--threads", a->threads, "Threads that each implementation may use")
       ->type_name("N")
       ->capture_default_str();

@@ -84,8 +84,7 @@ std::string hash_of(const std::vector<std::string>& names) {
 bool wants(const case_selection& wanted, const std::string& full_name) {
   const auto& ops = wanted.operators;
   const std::string operation = full_name.substr(0, full_name.find('/'));
-  return (ops.empty() || std::ranges::find(ops, operation) != ops.end()) &&
-         (wanted.filter.empty() || glob_matches(wanted.filter, full_name));
+  return (ops.empty() || std::ranges::find(ops, operation) != ops.end()) && any_glob_matches(wanted.filters, full_name);
 }
 
 std::string with_seed(const std::string& name, const case_selection& wanted) {
@@ -180,6 +179,11 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text) {
+  return patterns.empty() ||
+         std::ranges::any_of(patterns, [&](const std::string& each) { return glob_matches(each, text); });
 }
 
 std::vector<case_spec> choose(const case_list& list, const case_selection& wanted) {

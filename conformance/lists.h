@@ -49,7 +49,7 @@ constexpr std::uint64_t most_shards = 1000000;
 // What a run takes out of a list.
 struct case_selection {
   std::vector<std::string> operators;  // empty: all
-  std::string filter;                  // glob over the whole name, `*` also matches `/`; empty: all
+  std::vector<std::string> filters;    // globs over the whole name, of which one has to match; empty: all
   std::uint64_t seed = 0;
   std::int64_t shard_index = 0, shard_count = 1;
 };
@@ -61,5 +61,7 @@ std::vector<case_spec> choose(const case_list& list, const case_selection& wante
 std::vector<withdrawn_case> withdrawn_of(const case_list& list, const case_selection& wanted);
 
 bool glob_matches(std::string_view pattern, std::string_view text);
+// One of them does, or there are none.
+bool any_glob_matches(const std::vector<std::string>& patterns, std::string_view text);
 
 }  // namespace msabench

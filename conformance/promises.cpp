@@ -212,6 +212,7 @@ void replay_one_plan(promise_runs& runs, const judge::subject& what, const launc
     return;
   }
   changed_contents contents(set);
+  set.changing = contents.changing_slots();
   std::vector<std::int64_t> reversed, few;
   set.before_launch = [&](std::int32_t launch) {
     contents.restore();
@@ -224,6 +225,7 @@ void replay_one_plan(promise_runs& runs, const judge::subject& what, const launc
   constexpr std::int32_t replays = 4;
   const observation seen = runs.run_apart(set, replays, true);
   set.before_launch = {};
+  set.changing = {};
   contents.restore();
   std::string damage = damage_of(seen);
   if (damage.empty() && seen.result != outcome::completed)

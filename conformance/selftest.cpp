@@ -22,12 +22,15 @@ namespace {
 
 std::string operator_of(const std::string& case_name) { return case_name.substr(0, case_name.find('/')); }
 
+std::string text_of(const device& d) { return d.type == device_type::cpu ? "cpu" : fmt::format("cuda:{}", d.id); }
+
 bool has_failed(const selftest_trial& t) {
   switch (t.decided) {
     case verdict::fail:
     case verdict::broken_promise:
     case verdict::crash:
     case verdict::timeout:
+    case verdict::device_lost:
       return true;
     default:
       return false;
@@ -81,7 +84,7 @@ class selftest {
 
   void finish(selftest_record& into) {
     for (candidate& each : candidates_) {
-      if (each.subject.trials.empty() && !setup_.filter.empty()) continue;
+      if (each.subject.trials.empty() && !setup_.filters.empty()) continue;
       // The case that is meant for it first.
       const auto place = [&](const selftest_trial& t) {
         const std::string plain = t.case_name.substr(0, t.case_name.rfind('/'));
@@ -96,9 +99,7 @@ class selftest {
   }
 
  private:
-  bool wanted_by_filter(const std::string& case_name) const {
-    return setup_.filter.empty() || glob_matches(setup_.filter, case_name);
-  }
+  bool wanted_by_filter(const std::string& case_name) const { return any_glob_matches(setup_.filters, case_name); }
 
   void add(const std::string& label, bool honest, std::vector<std::string> due, std::vector<std::string> cases) {
     const std::string short_name = label.substr(label.find(':') + 1);
@@ -110,7 +111,7 @@ class selftest {
   }
 
   void add_foreign(const std::string& file, bool honest) {
-    candidate made{{}, resolve_implementation(file, std::nullopt), honest, lists_.cases, false};
+    candidate made{{}, resolve_implementation(file, setup_.where), honest, lists_.cases, false};
     made.subject.name = file;
     candidates_.push_back(std::move(made));
   }
@@ -128,6 +129,7 @@ class selftest {
     options.left_out = setup_.without;
     options.shared = &made;
     options.repro_suffix = " --impl " + shell_word(each.subject.name);
+    if (!each.has_line && setup_.where) options.repro_suffix += " --device " + text_of(*setup_.where);
     const case_record record = run_case(*on, c, options);
     if (each.subject.what.empty()) each.subject.what = on->info().description;
     selftest_trial t{record.name, record.decided, record.kind, record.reason, {}, {}, record.repro};
@@ -216,7 +218,7 @@ selftest_record run_selftest(const selftest_lists& lists, const selftest_setup& 
   selftest_record into;
   into.lists_sha256 = lists.sha256;
   into.without = setup.without;
-  into.whole = !setup.quick && setup.only.empty() && setup.filter.empty();
+  into.whole = !setup.quick && setup.only.empty() && setup.filters.empty();
   selftest all(lists, setup);
   const auto cases = all.cases();
   for (std::size_t i = 0; i < cases.size() && !into.partial; ++i) {

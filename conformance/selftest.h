@@ -15,13 +15,15 @@
 namespace msabench {
 
 struct selftest_setup {
-  bool quick = false;   // a mutant or variant runs the cases of its line only
-  std::string only;     // glob over ids and names; empty: all
-  std::string filter;   // glob over names of cases; empty: all. Who has none left is not tried
+  bool quick = false;  // a mutant or variant runs the cases of its line only
+  std::string only;    // glob over ids and names; empty: all
+  // Globs over names of cases, of which one has to match; empty: all. Who has none left is not tried.
+  std::vector<std::string> filters;
   std::string without;  // a check that judging does without; empty: none
   std::vector<std::string> more_mutants,
-      more_variants;  // plugins from elsewhere: FILE.so[:ARGUMENT]; they run every case
-  int threads = 1;    // of each implementation
+      more_variants;            // plugins from elsewhere: FILE.so[:ARGUMENT]; they run every case
+  std::optional<device> where;  // that these run on; empty: the CPU
+  int threads = 1;              // of each implementation
   std::optional<double> timeout_s;
 };
 

@@ -44,7 +44,7 @@ class in_process_executor final : public executor {
   }
 
   observation execute(input_set& set, const run_spec& how) override {
-    launch_recorder recorder(set, how);
+    launch_recorder recorder(set, how, false);
     observation recorded;
     recording events(recorder, recorded);
     observation seen = loaded().execute(bind(set, recorder.second()), how, events);
@@ -57,7 +57,8 @@ class in_process_executor final : public executor {
  private:
   plugin_session& loaded() {
     no_events events;
-    if (!session_) session_ = plugin_session::load({impl_.path, impl_.argument}, impl_.where, threads_, events, nullptr);
+    if (!session_)
+      session_ = plugin_session::load({impl_.path, impl_.argument}, impl_.where, threads_, events, nullptr);
     return *session_;
   }
 

@@ -5,9 +5,11 @@
 #include <cstring>
 
 #include "host/output_copy.h"
+#include "host/steady_inputs.h"
 #include "inputs/poison.h"
 
 namespace msabench {
+
 bound_case bind(const input_set& set, const input_set* second) {
   bound_case c;
   c.agreed = set.agreed;
@@ -21,8 +23,8 @@ bound_case bind(const input_set& set, const input_set* second) {
   return c;
 }
 
-launch_recorder::launch_recorder(input_set& set, const run_spec& how)
-    : set_(set), how_(how), rehearsed_rows_(set.sizes.t), inputs_checksum_(set.inputs_checksum) {
+launch_recorder::launch_recorder(input_set& set, const run_spec& how, bool on_device)
+    : set_(set), how_(how), on_device_(on_device), rehearsed_rows_(set.sizes.t), inputs_checksum_(set.inputs_checksum) {
   if (how.rehearse) shorten_lengths();
   if (how.second_plan) {
     second_ = set;
@@ -35,7 +37,7 @@ launch_recorder::launch_recorder(input_set& set, const run_spec& how)
 }
 
 void launch_recorder::shorten_lengths() {
-  for (const slot where : {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv, slot::cu_segments}) {
+  for (const slot where : length_slots) {
     const buffer* b = set_.find(where);
     if (b == nullptr || b->dir != direction::in || !b->region || b->desc.shape[0] == 0) continue;
     auto* values = reinterpret_cast<std::int32_t*>(b->region->data() + b->offset);
@@ -50,7 +52,9 @@ void launch_recorder::shorten_lengths() {
       if (where == slot::cu_seqlens_q || where == slot::cu_segments) rehearsed_rows_ = end;
     }
   }
-  inputs_checksum_ = checksum_inputs(set_);
+  inputs_checksum_ = checksum_inputs(set_, set_.inputs_checksum, [](const buffer& b) {
+    return std::ranges::find(length_slots, b.where) != std::end(length_slots);
+  });
 }
 
 void launch_recorder::restore_lengths() {
@@ -83,7 +87,9 @@ bool launch_recorder::record(std::span<const launch_report> reports, observation
     const launch_report& r = reports[i];
     if (r.index != next_ + static_cast<std::int32_t>(i) || r.plan != static_cast<std::int32_t>(i)) return false;
   }
-  check_inputs(into);
+  const bool last = next_ + static_cast<std::int32_t>(reports.size()) >= how_.launches;
+  check_inputs(
+      !on_device_ || last || std::ranges::any_of(reports, [](const launch_report& r) { return r.status != 0; }), into);
   for (const launch_report& r : reports) {
     const input_set& set = r.plan == 0 ? set_ : *second_;
     for (const violation& v : r.violations) add_violation(into, v);
@@ -97,13 +103,20 @@ bool launch_recorder::record(std::span<const launch_report> reports, observation
 }
 
 void launch_recorder::record_abnormal_end(observation& into) {
-  check_inputs(into);
+  check_inputs(true, into);
   check_outputs(set_, next_, false, into);
   if (next_ == how_.launches && second_) check_outputs(*second_, next_ + 1, false, into);
 }
 
-void launch_recorder::check_inputs(observation& into) {
-  if (checksum_inputs(set_) != inputs_checksum_)
+void launch_recorder::finish(observation& into) {
+  if (!all_looked_at_) check_inputs(true, into);
+}
+
+void launch_recorder::check_inputs(bool steady_ones_too, observation& into) {
+  all_looked_at_ = steady_ones_too;
+  if (checksum_inputs(set_, inputs_checksum_, [&](const buffer& b) {
+        return steady_ones_too || !is_steady(set_, b, how_);
+      }) != inputs_checksum_)
     add_violation(into, {violation::kind::input_modified, std::nullopt, "run", "an input has changed"});
 }
 

@@ -19,8 +19,8 @@ namespace msabench {
 class launch_recorder {
  public:
   // Poisons the outputs for launch 0. `set` must outlive this; with how.second_plan the second plan gets outputs of its
-  // own.
-  launch_recorder(input_set& set, const run_spec& how);
+  // own. On a device steady inputs come back, and are looked at, only once no launch may follow.
+  launch_recorder(input_set& set, const run_spec& how, bool on_device);
   // However the launches ended, the inputs are as they were made.
   ~launch_recorder() { restore_lengths(); }
   launch_recorder(const launch_recorder&) = delete;
@@ -39,6 +39,9 @@ class launch_recorder {
   // Of a launch that did not return: what was damaged.
   void record_abnormal_end(observation& into);
 
+  // Once no launch follows, however many there were: looks at the inputs that none has looked at since the last one.
+  void finish(observation& into);
+
  private:
   // Contents of the rehearsal: the lengths of the first sequence alone (of none where there is one only).
   void shorten_lengths();
@@ -47,17 +50,19 @@ class launch_recorder {
   std::int64_t rows_due() const { return rehearsing() ? rehearsed_rows_ : set_.sizes.t; }
 
   void prepare();
-  void check_inputs(observation& into);
+  void check_inputs(bool steady_ones_too, observation& into);
   void check_outputs(const input_set& set, std::int32_t index, bool returned_error, observation& into);
   void keep(const input_set& set, const launch_report& report, observation& into);
 
   input_set& set_;
   const run_spec how_;
+  const bool on_device_;
   std::optional<input_set> second_;
   std::int32_t next_ = 0;  // index of the launch that is due
   std::vector<std::pair<slot, std::vector<std::int32_t>>> full_lengths_;
   std::int64_t rehearsed_rows_ = 0;  // all of them where the operator has no lengths
-  std::uint64_t inputs_checksum_ = 0;  // of the contents that the due launch sees
+  input_checksums inputs_checksum_;  // of the contents that the due launch sees
+  bool all_looked_at_ = true;        // since the last launch
 };
 
 // The tensors of `set` (and the outputs of `second`, if any) as they are in this process.

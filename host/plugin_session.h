@@ -60,12 +60,14 @@ class session_events {
 };
 
 // Memory that tensors lie in, guard bands included, as the host made it. `contents`: bytes from its start that hold
-// anything; nobody reads or writes the others. `generated`: within them, what the generator gives.
+// anything; nobody reads or writes the others. `generated`: within them, what the generator gives. `steady`: an input that
+// holds the same in all launches.
 struct memory_region {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> contents;
   generated_stream generated = {};
+  bool steady = false;
 };
 
 // The tensors of a case, and the regions in which they lie (for devices only). `second_outputs` are the outputs of the second plan, needed if run_spec::second_plan.

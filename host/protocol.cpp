@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json_fields.h"
 #include "host/protocol_tensors.h"
+#include "host/steady_inputs.h"
 
 namespace msabench::protocol {
 namespace {
@@ -60,6 +61,20 @@ std::vector<violation> decode_violations(const json_fields& from) {
     violations.push_back(std::move(v));
   }
   return violations;
+}
+
+// Ascending, and as few as that makes.
+byte_ranges joined(byte_ranges ranges, const byte_ranges& more) {
+  ranges.insert(ranges.end(), more.begin(), more.end());
+  std::ranges::sort(ranges);
+  byte_ranges all;
+  for (const auto& [begin, end] : ranges) {
+    if (all.empty() || begin > all.back().second)
+      all.emplace_back(begin, end);
+    else
+      all.back().second = std::max(all.back().second, end);
+  }
+  return all;
 }
 
 }  // namespace
@@ -184,7 +199,9 @@ execute_message encode_execute(const input_set& set, const input_set* second, co
   json tensors = json::array();
   const auto add = [&](const buffer& b, int plan) {
     // What changes between launches is what the region holds then.
-    tensors.push_back(encode_tensor(b, plan, regions.index_of(b, contents, !set.before_launch)));
+    const bool steady = is_steady(set, b, how);
+    tensors.push_back(
+        encode_tensor(b, plan, regions.index_of(b, {contents, steady || !set.before_launch, contents && steady})));
   };
   for (const buffer& b : set.inputs) add(b, 0);
   for (const buffer& b : set.outputs) add(b, 0);
@@ -227,9 +244,8 @@ execute_request decode_execute(message& in) {
   for (std::size_t i = 0; i < regions.size(); ++i) {
     r.regions.push_back(map_region(regions[i], in.fds[i]));
     const mapped_region& mapped = r.regions.back();
-    memory_region known{mapped.memory->data(), mapped.memory->bytes(), mapped.filled, mapped.generated};
-    known.contents.insert(known.contents.end(), mapped.poisoned.begin(), mapped.poisoned.end());
-    r.bound.regions.push_back(std::move(known));
+    r.bound.regions.push_back({mapped.memory->data(), mapped.memory->bytes(), joined(mapped.filled, mapped.poisoned),
+                               mapped.generated, mapped.steady});
   }
   for (const json& element : list_of(fields, "tensors")) {
     decoded_tensor t = decode_tensor(element, r.regions);

@@ -107,7 +107,7 @@ slot read_slot(const json_fields& fields) {
   return *found;
 }
 
-int region_list::index_of(const buffer& b, bool contents, bool generated) {
+int region_list::index_of(const buffer& b, const details& told) {
   if (!b.region) return -1;
   const auto [at, is_new] = numbers_.try_emplace(b.region.get(), static_cast<int>(fds.size()));
   // Of K and V in one region the generated runs of the first are told, those of the second uploaded.
@@ -116,13 +116,14 @@ int region_list::index_of(const buffer& b, bool contents, bool generated) {
   json one = {{"bytes", b.region->bytes()},
               {"guard_bytes", b.region->guard_bytes()},
               {"unmapped", ranges_json(b.contents, extent::kind::unmapped)}};
-  if (contents) {
+  if (told.contents) {
     // An output is poison all over, and counts as a whole.
     one["filled"] = b.contents.empty() ? json::array({json::array({std::uint64_t{0}, b.region->bytes()})})
                                        : ranges_json(b.contents, extent::kind::filled);
     one["poisoned"] = ranges_json(b.contents, extent::kind::poisoned);
-    if (generated && !b.generated.runs.empty()) one["generated"] = generated_json(b.generated);
+    if (told.generated && !b.generated.runs.empty()) one["generated"] = generated_json(b.generated);
   }
+  if (told.steady) one["steady"] = true;
   list.push_back(std::move(one));
   return at->second;
 }
@@ -149,11 +150,12 @@ mapped_region map_region(const json& element, unique_fd& fd) {
   fields.read("bytes", bytes);
   fields.read("guard_bytes", guard_bytes);
   mapped_region r{
-      std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}, {}, {}};
+      std::make_unique<shared_region>(shared_region::attach(fd.release(), bytes, guard_bytes)), {}, {}, {}, {}, false};
   r.unmapped = read_ranges(fields, "unmapped", r.memory->bytes());
   r.filled = read_ranges(fields, "filled", r.memory->bytes());
   r.poisoned = read_ranges(fields, "poisoned", r.memory->bytes());
   if (const json* generated = fields.find("generated")) r.generated = read_generated(*generated, r.filled);
+  fields.read("steady", r.steady);
   take_access(r);
   return r;
 }

@@ -22,9 +22,14 @@ slot read_slot(const json_fields& fields);
 // Regions in order of first use; K and V may share one.
 class region_list {
  public:
-  // -1: the tensor is empty and has no region. `contents` true tells which ranges hold values, and which poison;
-  // `generated` also which of them hold what the generator gives.
-  int index_of(const buffer& b, bool contents = false, bool generated = false);
+  // What is told of a region beside its size.
+  struct details {
+    bool contents = false;   // which ranges hold values, and which poison
+    bool generated = false;  // which of them hold what the generator gives
+    bool steady = false;     // that all launches see the same there
+  };
+  // -1: the tensor is empty and has no region.
+  int index_of(const buffer& b, const details& told);
 
   std::vector<int> fds;
   nlohmann::json list = nlohmann::json::array();
@@ -42,6 +47,7 @@ struct mapped_region {
   byte_ranges unmapped;          // bytes from its start that nobody may touch
   byte_ranges filled, poisoned;  // where that was told
   generated_stream generated;
+  bool steady = false;
 };
 // What of the filled ranges is not generated.
 byte_ranges uploaded(const byte_ranges& filled, const generated_stream& generated);

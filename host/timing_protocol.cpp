@@ -41,7 +41,8 @@ execute_message encode_timed(std::span<const timed_side> sides, const run_spec& 
   for (const timed_side& s : sides) {
     json tensors = json::array();
     for (const auto* buffers : {&s.set->inputs, &s.set->outputs})
-      for (const buffer& b : *buffers) tensors.push_back(encode_tensor(b, 0, regions.index_of(b, true, true)));
+      for (const buffer& b : *buffers)
+        tensors.push_back(encode_tensor(b, 0, regions.index_of(b, {.contents = true, .generated = true})));
     list.push_back({{"implementation", s.implementation},
                     {"group", s.group},
                     {"lead_in", s.lead_in},

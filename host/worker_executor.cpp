@@ -130,12 +130,13 @@ class worker_executor final : public executor {
   observation attempt(input_set& set, const run_spec& how) {
     observation seen;
     if (!begin(seen)) return seen;
-    launch_recorder recorder(set, how);
-    const protocol::execute_message message =
-        protocol::encode_execute(set, recorder.second(), how, impl_.where.type == device_type::cuda);
+    const bool on_device = impl_.where.type == device_type::cuda;
+    launch_recorder recorder(set, how, on_device);
+    const protocol::execute_message message = protocol::encode_execute(set, recorder.second(), how, on_device);
     double remaining_s = how.timeout_s;
     if (send(message.body, message.fds, seen, remaining_s)) converse("done", remaining_s, seen, &recorder);
     if (!worker_ && seen.entry == "run") recorder.record_abnormal_end(seen);
+    recorder.finish(seen);
     if (seen.result == outcome::crashed && seen.entry == "run" && recorder.launches_recorded() == 1)
       seen.message += "; in the second launch, whose buffers lie elsewhere than those of the first: see rule R1";
     finish(seen);

@@ -29,17 +29,21 @@ void move_along(const buffer& b, int axis, std::span<const std::int64_t> to, std
   const auto& [type, shape, strides] = b.desc;
   const auto size = static_cast<std::size_t>(size_bytes(type));
   const auto moved = static_cast<std::size_t>(axis);
-  std::vector<std::int64_t> index(shape.size(), 0);
+  // Behind that axis what is packed moves as one.
+  std::size_t outer = shape.size();
+  std::int64_t packed = 1;
+  while (outer > moved + 1 && strides[outer - 1] == packed) packed *= shape[--outer];
+  std::vector<std::int64_t> index(outer, 0);
   for (;;) {
     std::int64_t old_place = 0, place = 0;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
+    for (std::size_t i = 0; i < outer; ++i) {
       const bool moves = i == moved && index[i] < std::ssize(to);
       old_place += index[i] * strides[i];
       place += (moves ? to[static_cast<std::size_t>(index[i])] : index[i]) * strides[i];
     }
     std::memcpy(first_byte(b) + static_cast<std::size_t>(place) * size,
-                from.data() + static_cast<std::size_t>(old_place) * size, size);
-    std::size_t i = shape.size();
+                from.data() + static_cast<std::size_t>(old_place) * size, static_cast<std::size_t>(packed) * size);
+    std::size_t i = outer;
     while (i > 0 && ++index[i - 1] == shape[i - 1]) index[--i] = 0;
     if (i == 0) return;
   }
@@ -116,7 +120,13 @@ std::int64_t changed_contents::shorten() {
   return left;
 }
 
-std::vector<std::int64_t> changed_contents::reverse() {
+void changed_contents::changed() {
+  set_.inputs_checksum = checksum_inputs(set_, checksum_, [&](const buffer& b) {
+    return std::ranges::any_of(before_, [&](const auto& kept) { return kept.first == &b; });
+  });
+}
+
+std::vector<changed_contents::move> changed_contents::moves_of_reverse() const {
   const buffer *queries = set_.find(slot::cu_seqlens_q), *keys = set_.find(slot::kv_lens);
   if (queries == nullptr || keys == nullptr || set_.sizes.b < 2) return {};
   const auto rows = reversed_runs(ints(*queries));
@@ -124,11 +134,6 @@ std::vector<std::int64_t> changed_contents::reverse() {
   for (std::int64_t b = set_.sizes.b; b-- > 0;) sequences.push_back(b);
   if (const buffer* packed = set_.find(slot::cu_seqlens_kv)) packed_keys = reversed_runs(ints(*packed));
 
-  struct move {
-    slot where;
-    int axis;
-    std::span<const std::int64_t> to;
-  };
   std::vector<move> moves;
   std::int64_t bytes = 0;
   for (const slot_rule& rule : slots_of(set_.agreed.operation)) {
@@ -145,6 +150,19 @@ std::vector<std::int64_t> changed_contents::reverse() {
     }
   }
   if (bytes > most_moved_bytes) return {};
+  return moves;
+}
+
+std::vector<slot> changed_contents::changing_slots() const {
+  std::vector<slot> all = {slot::cu_seqlens_q, slot::kv_lens, slot::cu_seqlens_kv};
+  for (const move& m : moves_of_reverse()) all.push_back(m.where);
+  return all;
+}
+
+std::vector<std::int64_t> changed_contents::reverse() {
+  const auto moves = moves_of_reverse();
+  if (moves.empty()) return {};
+  const auto rows = reversed_runs(ints(*set_.find(slot::cu_seqlens_q)));
   for (const move& m : moves) {
     const buffer* b = changing(m.where);
     const auto kept = std::ranges::find(before_, b, [](const auto& entry) { return entry.first; });

@@ -37,16 +37,27 @@ class changed_contents {
   // moved that are many or lie between others that nobody may read.
   std::vector<std::int64_t> reverse();
 
+  // What shorten and reverse change.
+  std::vector<slot> changing_slots() const;
+
   // False, and nothing is changed: these contents have no such duty.
   bool breach(duty d);
 
  private:
+  // Index i of `axis` becomes index to[i].
+  struct move {
+    slot where;
+    int axis;
+    std::vector<std::int64_t> to;
+  };
+  std::vector<move> moves_of_reverse() const;  // empty: it changes nothing
+
   buffer* changing(slot where);  // remembered as it is; nullptr: absent or empty
-  void changed() { set_.inputs_checksum = checksum_inputs(set_); }
+  void changed();
 
   input_set& set_;
   const std::int64_t rows_;
-  const std::uint64_t checksum_;
+  const input_checksums checksum_;
   std::vector<std::pair<const buffer*, std::vector<std::byte>>> before_;
 };
 

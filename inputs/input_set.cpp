@@ -126,6 +126,8 @@ void fill_grids(const fill_job& job) {
   }
 }
 
+bool holds_anything(const extent& e) { return e.holds == extent::kind::filled || e.holds == extent::kind::poisoned; }
+
 // Calls visit(region, contents) once for every region of the inputs.
 template <class Visit>
 void for_each_input_region(const input_set& set, Visit visit) {
@@ -167,7 +169,7 @@ std::uint64_t input_set::bytes() const {
   std::uint64_t total = 0;
   for_each_input_region(*this, [&](const shared_region&, const std::vector<extent>& contents) {
     for (const extent& e : contents)
-      if (e.holds == extent::kind::filled || e.holds == extent::kind::poisoned) total += e.end - e.begin;
+      if (holds_anything(e)) total += e.end - e.begin;
   });
   for (const buffer& b : outputs)
     if (b.region) total += b.region->bytes();
@@ -206,13 +208,24 @@ input_set with_other_outputs(const case_spec& c, const input_set& set, const pro
   return other;
 }
 
-std::uint64_t checksum_inputs(const input_set& set) {
-  std::uint64_t sum = 0;
-  for_each_input_region(set, [&](const shared_region& region, const std::vector<extent>& contents) {
-    for (const extent& e : contents)
-      if (e.holds == extent::kind::filled) sum = checksum({region.data() + e.begin, region.data() + e.end}, sum);
-  });
-  return sum;
+input_checksums checksum_inputs(const input_set& set) {
+  return checksum_inputs(set, input_checksums(set.inputs.size(), 0), [](const buffer&) { return true; });
+}
+
+input_checksums checksum_inputs(const input_set& set, const input_checksums& known,
+                                const std::function<bool(const buffer&)>& chosen) {
+  std::set<const shared_region*> wanted;
+  for (const buffer& b : set.inputs)
+    if (b.region && chosen(b)) wanted.insert(b.region.get());
+  input_checksums sums = known;
+  for (std::size_t i = 0; i < set.inputs.size(); ++i) {
+    const buffer& b = set.inputs[i];
+    if (!b.region || wanted.erase(b.region.get()) == 0) continue;
+    sums[i] = 0;
+    for (const extent& e : b.contents)
+      if (holds_anything(e)) sums[i] = checksum({b.region->data() + e.begin, b.region->data() + e.end}, sums[i]);
+  }
+  return sums;
 }
 
 const buffer* find_modified_input(const case_spec& c, const input_set& set) {
@@ -220,7 +233,7 @@ const buffer* find_modified_input(const case_spec& c, const input_set& set) {
   for (std::size_t i = 0; i < set.inputs.size(); ++i) {
     const buffer &seen = set.inputs[i], &made = fresh.inputs[i];
     for (const extent& e : made.contents) {
-      if (e.holds != extent::kind::filled) continue;
+      if (!holds_anything(e)) continue;
       if (std::memcmp(seen.region->data() + e.begin, made.region->data() + e.begin, e.end - e.begin) != 0) return &seen;
     }
   }

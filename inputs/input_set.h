@@ -31,14 +31,18 @@ struct buffer {
   tensor_view view() const { return {data(), desc}; }
 };
 
+// Of what each input holds, filled or poisoned, in their order. Of inputs in one region the first has that of both.
+using input_checksums = std::vector<std::uint64_t>;
+
 struct input_set {
   problem agreed;  // the problem that the buffers are laid out for
   extents sizes;   // actual T, B, N, ... (the problem holds upper bounds)
   std::vector<buffer> inputs, outputs;
-  std::uint64_t inputs_checksum = 0;  // over the filled extents of all inputs, at the time of making
+  input_checksums inputs_checksum;  // as the inputs were made
   // Changes the contents before launch `index` of an execution, and sizes.t and inputs_checksum with them; empty: every
   // launch sees the same.
   std::function<void(std::int32_t index)> before_launch;
+  std::vector<slot> changing;  // all inputs that before_launch changes
 
   const buffer* find(slot s) const;           // inputs, then outputs; nullptr if absent
   std::map<slot, tensor_view> views() const;  // of the inputs
@@ -52,10 +56,13 @@ input_set make_inputs(const case_spec& c, const problem& agreed);
 // The same inputs, with outputs of their own laid out for `agreed`, which must not differ in how inputs are laid out.
 input_set with_other_outputs(const case_spec& c, const input_set& set, const problem& agreed);
 
-// Checksum as in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.
-std::uint64_t checksum_inputs(const input_set& set);
+// As in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.
+input_checksums checksum_inputs(const input_set& set);
+// Of the inputs that lie where one for which `chosen` holds does; the others as in `known`.
+input_checksums checksum_inputs(const input_set& set, const input_checksums& known,
+                                const std::function<bool(const buffer&)>& chosen);
 
-// The first input whose filled extents differ from what make_inputs wrote; made anew to find it. nullptr: none.
+// The first input that holds other than what make_inputs wrote; made anew to find it. nullptr: none.
 const buffer* find_modified_input(const case_spec& c, const input_set& set);
 
 }  // namespace msabench

@@ -11,7 +11,7 @@
 
 namespace msabench {
 
-// A part of a region and what it holds. "Unchanged" is checked over `filled` extents.
+// A part of a region and what it holds. "Unchanged" is checked where it is filled or poisoned.
 struct extent {
   enum class kind : std::int32_t { filled, poisoned, hole, unmapped };
   std::uint64_t begin = 0, end = 0;  // bytes from the region's start

@@ -18,6 +18,7 @@ namespace {
 constexpr double assumed_efficiency = 0.25;
 constexpr double call_s = 5e-6;
 constexpr double made_bytes_per_s = 0.35e9, copied_bytes_per_s = 0.35e9, uploaded_bytes_per_s = 1e9;
+constexpr double assumed_device_bytes_per_s = 0.5e12;
 constexpr double oracle_triples_per_s = 5e6;
 // Less than this says more about the clock than about the machine.
 constexpr double shortest_seen_s = 0.05;
@@ -63,8 +64,15 @@ double point_costs::inputs_s(const case_spec& c, const problem& p) const {
   return (set_bytes(c, p) / made_bytes_per_s + triples / oracle_triples_per_s) * inputs_slower_;
 }
 
-double point_costs::copies_s(double bytes) const {
-  return bytes / (here_.on_device ? uploaded_bytes_per_s : copied_bytes_per_s) * copies_slower_;
+double point_costs::copies_s(const copied_bytes& bytes) const {
+  if (!here_.on_device) return (bytes.first + bytes.further) / copied_bytes_per_s * copies_slower_;
+  // A copy is read and written, and afterwards compared with what it is a copy of.
+  const double device_bytes_per_s = limits_.bytes_per_s > 0 ? limits_.bytes_per_s : assumed_device_bytes_per_s;
+  return (bytes.first / uploaded_bytes_per_s + 4 * bytes.further / device_bytes_per_s) * copies_slower_;
+}
+
+point_costs::copied_bytes point_costs::copied(double set_bytes, double touched) const {
+  return {set_bytes, set_bytes * (rotations(touched) - 1)};
 }
 
 double point_costs::verification_s(const case_spec& c) const {
@@ -85,7 +93,7 @@ double point_costs::point_s(const suite_point& p) const {
     for (int i = 0; i < here_.implementations; ++i)
       seconds += fewest_samples_s(launch_s(c, asked, i)) + verification_s(c);
   }
-  return seconds + copies_s(bytes * rotations(touched));
+  return seconds + copies_s(copied(bytes, touched));
 }
 
 double point_costs::least_s(std::span<const timed_item> items, bool made) const {
@@ -97,7 +105,7 @@ double point_costs::least_s(std::span<const timed_item> items, bool made) const 
     bytes += set_bytes(*i.definition, *i.agreed);
     touched += i.touched_bytes;
   }
-  return seconds + copies_s(bytes * rotations(touched));
+  return seconds + copies_s(copied(bytes, touched));
 }
 
 std::size_t dearest(const point_costs& costs, std::span<const timed_item> items, bool made) {
@@ -123,8 +131,8 @@ void point_costs::saw_inputs(double estimated_s, double seconds) {
   if (seconds > shortest_seen_s && estimated_s > 0) inputs_slower_ *= seconds / estimated_s;
 }
 
-void point_costs::saw_copies(double bytes, double seconds) {
-  if (seconds > shortest_seen_s && bytes > 0) copies_slower_ *= seconds / copies_s(bytes);
+void point_costs::saw_copies(const copied_bytes& bytes, double seconds) {
+  if (seconds > shortest_seen_s && bytes.first + bytes.further > 0) copies_slower_ *= seconds / copies_s(bytes);
 }
 
 void point_costs::saw_verification(const case_spec& c, double seconds) {

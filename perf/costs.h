@@ -41,8 +41,12 @@ class point_costs {
   double launch_s(const case_spec& c, const problem& p, int implementation) const;
   // Inputs that are made: of gradients the forward results are among them, which the oracle computes.
   double inputs_s(const case_spec& c, const problem& p) const;
-  // Sets that are copied into memory that is timed, fresh memory included, and whose outputs are looked at afterwards.
-  double copies_s(double bytes) const;
+  // Sets in memory that is timed, fresh memory included, which are looked at afterwards: those that come from the host, and
+  // on a device the copies of them that are made there.
+  struct copied_bytes {
+    double first = 0, further = 0;
+  };
+  double copies_s(const copied_bytes& bytes) const;
   double verification_s(const case_spec& c) const;
 
   // Of the whole point, with the fewest samples that count.
@@ -55,10 +59,12 @@ class point_costs {
   // What was seen; later estimates go by it.
   void saw_launch(const case_spec& c, const problem& p, int implementation, double seconds);
   void saw_inputs(double estimated_s, double seconds);
-  void saw_copies(double bytes, double seconds);
+  void saw_copies(const copied_bytes& bytes, double seconds);
   void saw_verification(const case_spec& c, double seconds);
 
  private:
+  copied_bytes copied(double set_bytes, double touched) const;
+
   // A kernel is another one in decode than in prefill.
   using kernel = std::tuple<int, op, bool>;
   static kernel kernel_of(const case_spec& c, int implementation);

@@ -341,7 +341,7 @@ class measurement {
 
   // How often sets are rotated: as far apart as twice the last-level cache if the memory allows.
   // Returns the bytes that are copied.
-  double plan_rotation(std::list<candidate>& all, perf_point& point) const {
+  point_costs::copied_bytes plan_rotation(std::list<candidate>& all, perf_point& point) const {
     double round_bytes = 0, rotated = 0, held = 0;
     for (const auto& c : all) {
       if (!c.runs) continue;
@@ -363,7 +363,7 @@ class measurement {
     }
     const double rounds = std::max(1.0, static_cast<double>(point.rounds_of_sets));
     const double more = with_.on_device ? plan_back_to_back(all, rounds, memory * usable_memory - rounds * held) : 0;
-    return (setup_.cold ? rounds : 1) * rotated + more;
+    return {rotated, (setup_.cold ? rounds - 1 : 0) * rotated + more};
   }
 
   // Launches back to back are those of one item alone, so its own input sets have to be far enough apart. Returns the bytes
@@ -408,7 +408,7 @@ class measurement {
       sides.push_back(side);
     }
     if (sides.empty()) return;
-    const double copied = plan_rotation(all, point);
+    const point_costs::copied_bytes copied = plan_rotation(all, point);
     budget_s -= costs_.copies_s(copied);
     for (const auto& c : all)
       if (c.runs) budget_s -= costs_.verification_s(c.definition);

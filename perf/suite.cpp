@@ -95,6 +95,7 @@ case_spec make_case(const suite_request& r, op o, const suite_point& p, const st
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
   std::string options = o == op::combine ? "/split8" : "";
   if (has_scales(o) && r.fp8 != scale_form::none) options += r.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
+  if (trains(o) && r.grad16) options += "/grad16";
   // Training has contiguous batches, and what is compared with it reads the same.
   const std::string layout = has_cache(o) ? "." + (r.suite == perf_suite::training ? "contig" : r.layout) : "";
   const std::string text =

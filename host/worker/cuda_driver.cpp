@@ -20,6 +20,20 @@ constexpr int success = 0, error_out_of_memory = 2;
 
 }  // namespace
 
+// As in the driver's interface: CUmemAllocationProp and CUmemAccessDesc.
+struct cuda_device::memory_properties {
+  int type = 1, requested_handles = 0;  // pinned
+  int location_type = 1, location = 0;  // a device, its number
+  void* windows_only = nullptr;
+  unsigned char compression = 0, direct_rdma = 0;
+  unsigned short usage = 0;
+  unsigned char reserved[4] = {};
+};
+struct cuda_device::memory_access {
+  int location_type = 1, location = 0;
+  int flags = 3;  // read and write
+};
+
 struct cuda_device::functions {
   int (*init)(unsigned);
   int (*device_count)(int*);
@@ -58,6 +72,15 @@ struct cuda_device::functions {
   int (*get_function)(void**, void*, const char*);
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   int (*name_of)(int, const char**);
+  // These may be absent.
+  int (*granularity)(std::size_t*, const memory_properties*, int);
+  int (*reserve)(device_address*, std::size_t, std::size_t, device_address, unsigned long long);
+  int (*unreserve)(device_address, std::size_t);
+  int (*create_memory)(unsigned long long*, std::size_t, const memory_properties*, unsigned long long);
+  int (*release_memory)(unsigned long long);
+  int (*map)(device_address, std::size_t, std::size_t, unsigned long long, unsigned long long);
+  int (*unmap)(device_address, std::size_t);
+  int (*set_access)(device_address, std::size_t, const memory_access*, std::size_t);
 };
 
 std::string describe(const cuda_facts& facts) {
@@ -109,6 +132,17 @@ std::shared_ptr<cuda_device> cuda_device::open(int number) {
   find(calls->load_module, "cuModuleLoadData");
   find(calls->get_function, "cuModuleGetFunction");
   find(calls->launch, "cuLaunchKernel");
+  const auto look_for = [&](auto& to, const char* symbol) {
+    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, symbol));
+  };
+  look_for(calls->granularity, "cuMemGetAllocationGranularity");
+  look_for(calls->reserve, "cuMemAddressReserve");
+  look_for(calls->unreserve, "cuMemAddressFree");
+  look_for(calls->create_memory, "cuMemCreate");
+  look_for(calls->release_memory, "cuMemRelease");
+  look_for(calls->map, "cuMemMap");
+  look_for(calls->unmap, "cuMemUnmap");
+  look_for(calls->set_access, "cuMemSetAccess");
 
   std::shared_ptr<cuda_device> opened(new cuda_device);
   opened->call_ = std::move(calls);
@@ -153,6 +187,47 @@ device_address cuda_device::allocate(std::uint64_t bytes) const {
 }
 
 void cuda_device::release(device_address at) const noexcept { call_->free(at); }
+
+std::uint64_t cuda_device::mapping_granularity() const noexcept {
+  const functions& c = *call_;
+  if (c.granularity == nullptr || c.reserve == nullptr || c.unreserve == nullptr || c.create_memory == nullptr ||
+      c.release_memory == nullptr || c.map == nullptr || c.unmap == nullptr || c.set_access == nullptr)
+    return 0;
+  memory_properties what;
+  what.location = device_;
+  std::size_t bytes = 0;
+  return c.granularity(&bytes, &what, 0) == success ? bytes : 0;
+}
+
+device_address cuda_device::reserve(std::uint64_t bytes) const {
+  device_address at = 0;
+  check(call_->reserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
+  return at;
+}
+
+void cuda_device::unreserve(device_address at, std::uint64_t bytes) const noexcept { call_->unreserve(at, bytes); }
+
+std::uint64_t cuda_device::create_memory(std::uint64_t bytes) const {
+  memory_properties what;
+  what.location = device_;
+  unsigned long long memory = 0;
+  check(call_->create_memory(&memory, bytes, &what, 0), "cuMemCreate");
+  return memory;
+}
+
+void cuda_device::release_memory(std::uint64_t memory) const noexcept { call_->release_memory(memory); }
+
+void cuda_device::map(device_address at, std::uint64_t memory, std::uint64_t bytes) const {
+  check(call_->map(at, bytes, 0, memory, 0), "cuMemMap");
+}
+
+void cuda_device::unmap(device_address at, std::uint64_t bytes) const noexcept { call_->unmap(at, bytes); }
+
+void cuda_device::allow_access(device_address at, std::uint64_t bytes) const {
+  memory_access access;
+  access.location = device_;
+  check(call_->set_access(at, bytes, &access, 1), "cuMemSetAccess");
+}
 
 void cuda_device::upload(device_address to, const void* from, std::uint64_t bytes) const {
   check(call_->upload(to, from, bytes), "cuMemcpyHtoD");

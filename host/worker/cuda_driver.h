@@ -51,6 +51,18 @@ class cuda_device {
   void download(void* to, device_address from, std::uint64_t bytes) const;
   void fill(device_address to, std::uint8_t value, std::uint64_t bytes) const;
 
+  // Addresses and memory apart: memory may lie at several addresses at once. All sizes are multiples of what this says; 0:
+  // driver or device can't do it.
+  std::uint64_t mapping_granularity() const noexcept;
+  device_address reserve(std::uint64_t bytes) const;
+  void unreserve(device_address at, std::uint64_t bytes) const noexcept;
+  std::uint64_t create_memory(std::uint64_t bytes) const;
+  void release_memory(std::uint64_t memory) const noexcept;  // once nothing of it is mapped
+  void map(device_address at, std::uint64_t memory, std::uint64_t bytes) const;
+  void unmap(device_address at, std::uint64_t bytes) const noexcept;
+  // Of a range that is mapped without gaps.
+  void allow_access(device_address at, std::uint64_t bytes) const;
+
   // Waits for all that was uploaded and filled: neither is done when its call returns, and the streams that are made here
   // wait for nothing.
   void settle() const;
@@ -81,6 +93,8 @@ class cuda_device {
 
  private:
   struct functions;
+  struct memory_properties;
+  struct memory_access;
   cuda_device() = default;
   void check(int code, const char* call) const;
 

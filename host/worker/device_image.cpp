@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+#include <span>
 #include <utility>
 
-#include "core/environment_error.h"
 #include "core/error.h"
 #include "host/protocol_tensors.h"
 
@@ -15,13 +16,19 @@ namespace {
 // 0xFFFF and 0xFFFFFFFF are NaN as bf16, fp16 and fp32, 0xFF is as e4m3; as ids they are -1, as lengths too.
 constexpr std::uint8_t nobodys = 0xFF;
 
-device_address allocate(const cuda_device& device, std::uint64_t bytes) {
-  try {
-    return device.allocate(bytes);
-  } catch (const cuda_failure& f) {
-    if (!f.out_of_memory) throw;
-    throw environment_error({"device memory", fmt::format("{} bytes", bytes), "the device has not so much left",
-                             "take a smaller case, or a device that nobody else uses"});
+// A copy takes as long as some ten thousand bytes of it, so what lies close together travels as one, by way of `staging`.
+constexpr std::uint64_t small_gap = 32 << 10, most_together = 4 << 20;
+
+// Calls with each longest stretch of `ranges` that travels as one.
+template <class Visit>
+void for_each_stretch(std::span<const std::pair<std::uint64_t, std::uint64_t>> ranges, Visit&& visit) {
+  for (std::size_t first = 0; first < ranges.size();) {
+    std::size_t end = first + 1;
+    while (end < ranges.size() && ranges[end].first - ranges[end - 1].second <= small_gap &&
+           ranges[end].second - ranges[first].first <= most_together)
+      ++end;
+    visit(ranges.subspan(first, end - first));
+    first = end;
   }
 }
 
@@ -29,35 +36,48 @@ device_address allocate(const cuda_device& device, std::uint64_t bytes) {
 
 device_image::device_image(std::shared_ptr<cuda_device> device, const bound_case& c)
     : device_(device), case_(c), generator_(std::move(device)) {
-  images_.reserve(c.regions.size());
-  for (const memory_region& r : c.regions) {
-    images_.push_back(allocate(*device_, r.bytes));
-    device_->fill(images_.back(), nobodys, r.bytes);
-  }
+  for (const memory_region& r : c.regions)
+    images_.push_back(std::make_unique<device_region>(device_, r.bytes, r.contents, nobodys));
 }
 
-device_image::~device_image() {
-  for (const device_address at : images_) device_->release(at);
-  for (const device_address at : left_) device_->release(at);
+void device_image::upload(std::size_t region, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) {
+  const std::byte* const from = case_.regions[region].data;
+  for_each_stretch(ranges, [&](auto stretch) {
+    const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
+    if (stretch.size() == 1) return device_->upload(images_[region]->at() + first, from + first, bytes);
+    staging_.assign(bytes, std::byte{nobodys});
+    for (const auto& [begin, end] : stretch) std::memcpy(staging_.data() + (begin - first), from + begin, end - begin);
+    device_->upload(images_[region]->at() + first, staging_.data(), bytes);
+  });
 }
 
 void device_image::upload() {
+  const bool without_steady_ones = std::exchange(steady_ones_came_, true);
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    for (const auto& [begin, end] : protocol::uploaded(r.contents, r.generated))
-      device_->upload(images_[i] + begin, r.data + begin, end - begin);
-    generator_.make(images_[i], r.generated);
+    if (r.steady && without_steady_ones) continue;
+    upload(i, protocol::uploaded(r.contents, r.generated));
+    // After what lies between was overwritten.
+    generator_.make(images_[i]->at(), r.generated);
   }
   device_->settle();
   if (std::exchange(verified_, true)) return;
   for (std::size_t i = 0; i < images_.size(); ++i)
-    generator_.verify(images_[i], case_.regions[i].generated, case_.regions[i].data);
+    generator_.verify(images_[i]->at(), case_.regions[i].generated, case_.regions[i].data);
 }
 
-void device_image::download() {
+void device_image::download(bool steady_ones_too) {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
-    for (const auto& [begin, end] : r.contents) device_->download(r.data + begin, images_[i] + begin, end - begin);
+    if (r.steady && !steady_ones_too) continue;
+    for_each_stretch(r.contents, [&](auto stretch) {
+      const std::uint64_t first = stretch.front().first, bytes = stretch.back().second - first;
+      if (stretch.size() == 1) return device_->download(r.data + first, images_[i]->at() + first, bytes);
+      staging_.resize(bytes);
+      device_->download(staging_.data(), images_[i]->at() + first, bytes);
+      for (const auto& [begin, end] : stretch)
+        std::memcpy(r.data + begin, staging_.data() + (begin - first), end - begin);
+    });
   }
 }
 
@@ -66,19 +86,22 @@ void* device_image::at(const bound_tensor& t) const {
   for (std::size_t i = 0; i < images_.size(); ++i) {
     const memory_region& r = case_.regions[i];
     if (t.data >= r.data && t.data < r.data + r.bytes)
-      return reinterpret_cast<void*>(images_[i] + static_cast<std::uint64_t>(t.data - r.data));
+      return reinterpret_cast<void*>(images_[i]->at() + static_cast<std::uint64_t>(t.data - r.data));
   }
   throw suite_error(fmt::format("tensor {} lies in no region of its case", name(t.where)));
 }
 
 void device_image::move_elsewhere() {
   for (std::size_t i = 0; i < images_.size(); ++i) {
-    const std::uint64_t bytes = case_.regions[i].bytes;
-    const device_address moved = allocate(*device_, bytes);
-    device_->fill(images_[i], nobodys, bytes);
-    left_.push_back(images_[i]);
-    images_[i] = moved;
-    device_->fill(moved, nobodys, bytes);
+    const memory_region& r = case_.regions[i];
+    auto moved = std::make_unique<device_region>(device_, r.bytes, r.contents, nobodys);
+    if (r.steady && steady_ones_came_)
+      for_each_stretch(r.contents, [&](auto stretch) {
+        const std::uint64_t first = stretch.front().first;
+        device_->copy(moved->at() + first, images_[i]->at() + first, stretch.back().second - first, nullptr);
+      });
+    images_[i]->fill(nobodys);
+    left_.push_back(std::exchange(images_[i], std::move(moved)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/environment_error.h"
+#include "host/worker/device_comparison.h"
 #include "host/worker/device_generator.h"
 #include "host/worker/timing_memory.h"
 #include "inputs/checksum.h"
@@ -20,7 +21,11 @@ class device_timing_memory final : public timing_memory {
  public:
   device_timing_memory(std::shared_ptr<cuda_device> device, std::vector<protocol::mapped_region>& regions,
                        std::vector<std::int64_t> sets)
-      : device_(device), regions_(regions), copies_(regions.size()), generator_(std::move(device)) {
+      : device_(device),
+        regions_(regions),
+        copies_(regions.size()),
+        generator_(device),
+        comparison_(std::move(device)) {
     for (std::size_t r = 0; r < regions.size(); ++r) {
       add(r);
       fill_first(r);
@@ -41,7 +46,13 @@ class device_timing_memory final : public timing_memory {
     return reinterpret_cast<std::byte*>(address(region, set));
   }
 
-  bool unchanged(int region, std::int64_t set) const override {
+  // A further set is a copy of the first, so it is compared with that one, where they lie.
+  bool unchanged(int region, std::int64_t set) override {
+    if (set > 0) {
+      for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].filled)
+        comparison_.compare(address(region, 0) + begin, address(region, set) + begin, end - begin);
+      return !comparison_.found_difference();
+    }
     const std::byte* const own = regions_[static_cast<std::size_t>(region)].memory->data();
     return every_range(region, set, [&](const std::byte* is, std::uint64_t begin, std::uint64_t bytes) {
       return std::memcmp(is, own + begin, bytes) == 0;
@@ -122,6 +133,7 @@ class device_timing_memory final : public timing_memory {
   std::vector<protocol::mapped_region>& regions_;
   std::vector<std::vector<device_address>> copies_;
   device_generator generator_;
+  device_comparison comparison_;
 };
 
 }  // namespace

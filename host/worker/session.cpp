@@ -355,7 +355,8 @@ bool session::launch_each(const bound_case& c, device_image* image, const run_sp
     // What it has enqueued is part of this launch, however run ended.
     check_current_device(report.violations);
     stream.wait();
-    if (image != nullptr) image->download();
+    const bool is_last = i + 1 == how.launches || end.threw || end.status != MSABENCH_OK;
+    if (image != nullptr) image->download(is_last);
     if (const std::string where = on.damage(); !where.empty())
       report.violations.push_back({violation::kind::out_of_bounds, std::nullopt, "run", where});
     report.status = end.status;
@@ -424,7 +425,7 @@ void session::launch_pair(const bound_case& c, device_image* image, const run_sp
   other.join();
   for (const auto& failure : lost)
     if (failure) throw cuda_failure{*failure};
-  if (image != nullptr) image->download();
+  if (image != nullptr) image->download(true);
   before.restore("run", reports[0].violations);
   const std::size_t worse = ends[1].threw || ends[1].status != MSABENCH_OK ? 1 : 0;
   if (!finish(seen, "run", ends[worse], texts[worse])) seen.message += " (while two plans ran at the same time)";

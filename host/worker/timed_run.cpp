@@ -451,18 +451,18 @@ class timed_loop {
     }
   }
 
-  // Every side of a group may have done it.
+  // Every side of a group may have done it; the sets that they have in common are looked at once.
   void look_at_memory() {
+    std::map<int, bool> changed;
     for (const side& s : sides_)
       for (const auto& t : request_.sides[s.index].tensors) {
         if (t.region < 0 || t.tensor.dir != direction::in) continue;
-        const std::int64_t sets = sets_[static_cast<std::size_t>(t.region)];
-        for (std::int64_t set = 0; set < sets; ++set) {
-          if (memory_->unchanged(t.region, set)) continue;
+        const auto [at, is_new] = changed.try_emplace(t.region, false);
+        const std::int64_t sets = is_new ? sets_[static_cast<std::size_t>(t.region)] : 0;
+        for (std::int64_t set = 0; set < sets && !at->second; ++set) at->second = !memory_->unchanged(t.region, set);
+        if (at->second)
           out_.sides[s.index].seen.violations.push_back({violation::kind::input_modified, t.tensor.where, "run",
                                                          "an input has changed during the timed launches"});
-          break;
-        }
       }
   }
 

@@ -56,7 +56,7 @@ class host_timing_memory final : public timing_memory {
   ~host_timing_memory() override;
 
   std::byte* base(int region, std::int64_t set) const override;
-  bool unchanged(int region, std::int64_t set) const override;
+  bool unchanged(int region, std::int64_t set) override;
   std::uint64_t checksum_of(int region, std::int64_t set) const override;
   void download(int region, std::int64_t set) override;
   bool sparse(int region) const override { return sparse_[static_cast<std::size_t>(region)] != 0; }
@@ -154,7 +154,7 @@ std::byte* host_timing_memory::base(int region, std::int64_t set) const {
   return copies_[r].empty() ? regions_[r].memory->data() : copies_[r][static_cast<std::size_t>(set)];
 }
 
-bool host_timing_memory::unchanged(int region, std::int64_t set) const {
+bool host_timing_memory::unchanged(int region, std::int64_t set) {
   const auto r = static_cast<std::size_t>(region);
   if (copies_[r].empty()) return true;
   const std::byte *const mine = base(region, set), *const own = regions_[r].memory->data();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda_sm90/implementation.h"
 
+#include "kernels/common/declare.h"
 #include "kernels/cuda/implementation.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/decode.h"
@@ -16,31 +17,26 @@ const char* enqueue_error() {
   return map_text != nullptr ? map_text : text;
 }
 
-void index(const index_call& call, const run_context& context) {
-  return takes_decode(context.problem) ? decode_index(call, context) : cuda::index(call, context);
-}
-
-void attend(const attend_call& call, const run_context& context) {
-  return takes_decode(context.problem) ? decode_attend(call, context) : cuda::attend(call, context);
-}
-
-void msa(const msa_call& call, const run_context& context) {
-  return takes_decode(context.problem) ? decode_msa(call, context) : cuda::msa(call, context);
-}
-
-double scratch_bytes(const msabench_problem& problem, int threads) {
-  return takes_decode(problem) ? decode_scratch_bytes(problem) : cuda::portable_kernels.scratch_bytes(problem, threads);
-}
-
-msabench_numerics numerics(const msabench_problem& problem) {
-  return takes_decode(problem) ? decode_numerics(problem) : cuda::portable_kernels.numerics(problem);
-}
-
 msabench_profile profile(const msabench_problem& problem) {
   msabench_profile delivered = cuda::portable_kernels.profile(problem);
+  if (problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA)
+    delivered.batch_invariant &= index_is_batch_invariant(problem);
   // Attention of few tokens is divided by how many they are; scores are the same however a problem is.
   if (problem.op != MSABENCH_OP_INDEX && decodes_rows_alone(problem)) delivered.batch_invariant = 0;
   return delivered;
+}
+
+msabench_numerics numerics(const msabench_problem& problem) {
+  if (takes_decode(problem)) return decode_numerics(problem);
+  return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
+}
+
+double scratch_bytes(const msabench_problem& problem, int threads) {
+  if (takes_decode(problem)) return decode_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
+  if (kernels::is_attention_backward(problem.op)) return attend_backward_scratch_bytes(problem);
+  return cuda::portable_kernels.scratch_bytes(problem, threads);
 }
 
 }  // namespace
@@ -50,13 +46,18 @@ const kernels::implementation& hopper_kernels() {
     kernels::implementation all = cuda::portable_kernels;
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
+    all.profile = profile;
+    all.numerics = numerics;
+    all.scratch_bytes = scratch_bytes;
     all.enqueue_error = enqueue_error;
+    all.dense = dense;
+    all.vit_attend = vit_attend;
+    all.vit3d = vit3d;
     all.index = index;
     all.attend = attend;
     all.msa = msa;
-    all.scratch_bytes = scratch_bytes;
-    all.numerics = numerics;
-    all.profile = profile;
+    all.attend_backward = attend_backward;
+    all.dense_backward = attend_backward;
     return all;
   }();
   return hopper;

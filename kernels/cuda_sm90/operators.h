@@ -9,4 +9,24 @@ namespace msabench::cuda_sm90 {
 
 using namespace msabench::kernels;
 
+void index(const index_call& call, const run_context& context);
+void msa(const msa_call& call, const run_context& context);
+void attend(const attend_call& call, const run_context& context);
+
+// Of index, and of the index branch of msa.
+double index_scratch_bytes(const msabench_problem& problem);
+bool index_is_batch_invariant(const msabench_problem& problem);
+
+void dense(const attend_call& call, const run_context& context);
+void vit_attend(const attend_call& call, const run_context& context);
+void vit3d(const vit3d_call& call, const run_context& context);
+
+// Of dense, vit_attend and the attention in vit3d; of others what the portable kernels say.
+msabench_numerics attention_numerics(const msabench_problem& problem);
+/// dense_backward as well
+void attend_backward(const backward_call& call, const run_context& context);
+double attend_backward_scratch_bytes(const msabench_problem& problem);
+
+double msa_scratch_bytes(const msabench_problem& problem);
+
 }  // namespace msabench::cuda_sm90

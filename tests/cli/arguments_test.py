@@ -83,6 +83,16 @@ class Refusals(ProgramTest):
         self.assertIn("nothing selected", result.err)
         self.assertEqual(run("list", "--filter", "nothing*").code, 3)
 
+    def test_one_of_several_filters_is_enough(self):
+        def cases(*filters):
+            done = run("list", *(word for each in filters for word in ("--filter", each)), "--json", "-")
+            return [c["name"] for c in json.loads(done.out)["cases"]]
+        self.assertEqual(sorted(cases("select/*", "combine/*")), sorted(cases("select/*") + cases("combine/*")))
+        self.assertGreater(min(len(cases("select/*")), len(cases("combine/*"))), 0)
+        # What follows is no further glob.
+        self.assert_refused(run("list", "--filter", "select/*", "combine/*"), "combine/*")
+        self.assert_refused(run("check", "--impl", "naive", "--filter", "select/*", "--filter", ""), "--filter", "empty")
+
 
 class Outputs(ProgramTest):
     def test_json_to_stdout_leaves_tables_on_stderr(self):

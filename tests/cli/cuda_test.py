@@ -61,9 +61,9 @@ class Device(ProgramTest):
 class FakeDriver(ProgramTest):
     """Speed runs on a driver without a device (tests/plugins/fake_driver.cpp): a launch of decode takes 200 us, clocks are those it is told."""
 
-    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", env=None):
+    def perf(self, *arguments, mhz="1980", code=0, budget_s=6, suite="decode", op="attend", impl="runs_on_a_fake_gpu", env=None):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
-        result = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+        result = run("perf", "--impl", plugin(impl), "--device", "cuda", "--op", op, "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
                      "--suite", suite, "--budget-s", budget_s, *arguments, "--json", "-", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_MHZ": mhz, **(env or {})})
         self.assertEqual(result.code, code, result.out[-2000:] + result.err)
         report = json.loads(result.out)
@@ -154,10 +154,54 @@ class FakeDriver(ProgramTest):
         self.assertRegex(tables, r"no limit of arithmetic in e4m3: (no cuBLASLt was found|\S*libcublasLt\S* refuses e4m3: \w+: status \d+)")
 
 
-    def repro(self, family, **driver):
+    def judge(self, case, *, impl="runs_on_a_fake_gpu", **driver):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
-        return run("repro", f"dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/{family}/s0", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda",
-                   env={"LD_LIBRARY_PATH": str(fake), **driver})
+        return run("repro", case, "--impl", plugin(impl), "--device", "cuda", env={"LD_LIBRARY_PATH": str(fake), **driver})
+
+    def repro(self, family, **driver):
+        return self.judge(f"dense/h8x2.d64.b32.k4.l1.i0/q1.n64K/fp32.contig/{family}/s0", **driver)
+
+    def test_inputs_that_stay_are_uploaded_once_to_each_place(self):
+        # Keys and values are 64 MiB, and none of these is made on the device. The rehearsal and the launches after it have a place each.
+        done = self.repro("carry", MSABENCH_FAKE_UPLOADS=str(170 << 20))
+        self.assertEqual(done.code, 0, done.out + done.err)
+
+    def test_a_pool_can_be_larger_than_the_device(self):
+        # Keys and values are 2 GiB each, and a few pages of them hold anything. An empty page that is read is NaN as elsewhere.
+        case = "attend/h8x4.d128.b128.k4.l1.i0/q1.n2K/bf16.paged/random/pool16K/s0"
+        memory = {"MSABENCH_FAKE_MEMORY": str(1 << 30)}
+        done = self.judge(case, **memory)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        done = self.judge(case, **memory, MSABENCH_FAKE_MAPPING="refused")
+        self.assertEqual(done.code, 4, done.out + done.err)
+        self.assertIn("the device has not so much left", done.err)
+        self.assertEqual(self.judge(case, MSABENCH_FAKE_MEMORY=str(32 << 20)).code, 4)
+
+    def test_small_parts_travel_together(self):
+        # Each of the 2000 sequences has a page of its own; the rest of the pool holds nothing.
+        case = "dense/h1x1.d16.b16.k1.l1.i0/q1.n16.x2000/bf16.paged/random/s0"
+        for most, code in ((200, 0), (10, 1)):
+            done = self.judge(case, MSABENCH_FAKE_COPIES=str(most))
+            self.assertEqual(done.code, code, done.out + done.err)
+
+    def test_what_one_launch_has_written_into_an_input_is_seen(self):
+        done = self.judge("dense/h8x2.d64.b32.k4.l1.i0/rag.small/fp32.contig/random/s0", impl="changes_queries_on_a_fake_gpu")
+        self.assertEqual(done.code, 1, done.out + done.err)
+        self.assertIn("an input changed at q", " ".join(done.out.split()))
+
+    def test_mutants_are_tried_on_a_device(self):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        path = self.folder / "selftest.json"
+        few = ("selftest", "--only", "none", "--device", "cuda", "--filter", "dense/*rag.small*", "--filter", "select/m3/rag.holes*", "--json", path)
+        for role, impl, code in (("--mutant", "changes_queries_on_a_fake_gpu", 0), ("--variant", "runs_on_a_fake_gpu", 0), ("--mutant", "runs_on_a_fake_gpu", 1)):
+            done = run(*few, role, plugin(impl), env={"LD_LIBRARY_PATH": str(fake)})
+            self.assertEqual(done.code, code, done.out + done.err)
+            record = json.loads(path.read_text())
+            tried, = record["mutants"] + record["variants"]
+            self.assertTrue(tried["trials"])
+            for trial in tried["trials"]:
+                self.assertIn("--device cuda:0", trial["repro"])
+        self.assertEqual(run(*few, "--mutant", plugin("drop_key")).code, 4)  # without a driver
 
     def test_large_inputs_are_made_on_the_device(self):
         limit = {"MSABENCH_FAKE_UPLOADS": str(24 << 20)}  # keys and values are 64 MiB
@@ -172,6 +216,20 @@ class FakeDriver(ProgramTest):
         limit = 2 << 20
         (item,), _ = self.perf("--context", "1K", op="dense", env={"MSABENCH_FAKE_UPLOADS": str(limit)})
         self.assertGreater(item["verification"]["outputs_seen"] * item["work"]["compulsory_bytes"], limit)
+
+    def test_a_change_of_any_input_set_is_seen(self):
+        # Its second launch has another input set than the first, and no download of that one.
+        (item,), _ = self.perf("--context", "256", "--chunk", "256", suite="prefill", op="dense", impl="changes_queries_on_a_fake_gpu", code=1)
+        self.assertGreater(item["verification"]["outputs_seen"], 1)
+        self.assertEqual(item["verification"]["verdict"], "fail")
+        self.assertIn("an input has changed during the timed launches", json.dumps(item))
+
+    def test_a_device_that_sees_no_difference_is_a_fault_of_the_suite(self):
+        fake = BUILD.resolve() / "test-plugins" / "fake-driver"
+        done = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", "attend", "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+                   "--suite", "decode", "--budget-s", 3, "--context", "1K", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_COMPARISON": "blind"})
+        self.assertEqual(done.code, 70, done.out + done.err)
+        self.assertIn("comparison of memory doesn't tell equal bytes from others", " ".join((done.out + done.err).split()))
 
     def test_a_wrong_generator_is_a_fault_of_the_suite(self):
         done = self.repro("random", MSABENCH_FAKE_GENERATOR="wrong")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import BUILD, MSABENCH, SOURCE, ProgramTest, run
+from program import BUILD, MSABENCH, SOURCE, ProgramTest, plugin, run
 
 PROGRAM = """#!/usr/bin/env bash
 # Plain plugins in the place of CUDA's, two operators in the place of a level, and a perf that measures nothing.
@@ -21,6 +21,13 @@ while (($# > 0)); do
   esac
   shift
 done
+if [[ "${arguments[0]}" == selftest ]]; then arguments+=(--filter 'select/m3/rag.holes/*'); fi
+# One shard finds no memory the first time.
+if [[ -n "${FAKE_MEMORY:-}" && ! -f "$FAKE_MEMORY" && "${arguments[*]}" == *"--shard 1/"* ]]; then
+  echo "msabench: error: no memory"
+  : >"$FAKE_MEMORY"
+  exit "${FAKE_CODE:-4}"
+fi
 if [[ "${arguments[0]}" == perf ]]; then
   echo "perf ended"
   exit "${FAKE_PERF:-0}"
@@ -70,7 +77,7 @@ class GpuScript(ProgramTest):
         naive = BUILD / "lib" / "msabench" / "naive.so"
         for name in ["ci", "bin", "cuda/sanitizer"]:
             (self.dist / name).mkdir(parents=True)
-        for name in ["gpu", "lib.sh"]:
+        for name in ["gpu", "gpu_merge.sh", "lib.sh"]:
             shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
         self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
         (self.dist / "bin" / "msabench-worker").write_text("worker")
@@ -152,8 +159,12 @@ class GpuScript(ProgramTest):
         self.assertIn("1 of 11 other parts not run: faults all of suite", text)
         report = json.loads((merged / "example" / "report.json").read_text())
         self.assertEqual({p["part"] for p in report["run"]["parts"]}, {"sanitize", "perf", "faults"})
-        self.assertEqual(len(report["run"]["merged_from"]), 4)
+        self.assertEqual(len(report["run"]["merged_from"]), 8)
         self.assertEqual(report["summary"]["exit_code"], 2)
+        page = (merged / "summary.md").read_text()
+        self.assertIn("| [example](example/report.md) | INCOMPLETE: ", page)
+        self.assertIn("| sanitize | memcheck | example | passed |", page)
+        self.assertIn("| perf | decode | example | passed |", page)
         self.assertTrue(all(c["verdict"] == "pass" for c in report["cases"]))
 
     def test_planted_faults_have_to_be_rejected(self):
@@ -166,6 +177,52 @@ class GpuScript(ProgramTest):
         self.assertEqual(text.count("failed   faults fault_none"), 1)
         self.assertIn("faults fault_untried of suite: no session has run it", text)
 
+    def test_faults_of_the_plugin_cuda_come_in_an_archive(self):
+        kernels = self.folder / "kernels"
+        kernels.mkdir()
+        (kernels / "cases.txt").write_text("select_crash select/*\nselect_nothing select/*\n")
+        shutil.copy(plugin("crash_run"), kernels / "select_crash.so")
+        shutil.copy(self.dist / "cuda" / "example.so", kernels / "select_nothing.so")
+        subprocess.run(["tar", "-cJf", self.dist / "cuda" / "kernel_faults.tar.xz", "-C", kernels, "cases.txt", "select_crash.so", "select_nothing.so"], check=True)
+        text = self.gpu("faults", "--out", self.out, "--jobs", 2, code=1)
+        self.assertIn("faults select_crash of suite: passed", text)
+        self.assertIn("rejected by the selftest", text)
+        self.assertIn("faults select_nothing of suite: FAILED: a planted fault that is NOT rejected", text)
+        self.assertEqual({p["item"] for p in self.parts()}, {"select_crash", "select_nothing"})
+        self.gpu("conform", "--out", self.out, self.dist / "cuda" / "example.so", code=0)
+        self.gpu("merge", "--out", self.folder / "merged", self.out, code=1)
+        page = (self.folder / "merged" / "summary.md").read_text()
+        self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest |", page)
+        self.assertIn("| faults | select_nothing | suite | failed |", page)
+
+    def test_shards_are_judged_at_once_and_alone_where_memory_is_short(self):
+        text = self.gpu("conform", "--out", self.out, "--jobs", 3, self.dist / "cuda" / "example.so", code=0, FAKE_MEMORY=str(self.folder / "memory"))
+        self.assertNotIn("not run", text)
+        self.assertEqual(sorted(p["item"] for p in self.parts()), [f"core shard {i} of 8" for i in range(8)])
+        self.assertEqual(text.splitlines()[-2].split(":")[1], " conform core shard 1 of 8 of example")
+        self.assertEqual(len(json.loads((self.out / "conform-example.json").read_text())["run"]["merged_from"]), 8)
+        # What has ended otherwise has not, and is told.
+        shutil.rmtree(self.out)
+        (self.folder / "memory").unlink()
+        text = self.gpu("conform", "--out", self.out, "--jobs", 3, self.dist / "cuda" / "example.so", code=4, FAKE_MEMORY=str(self.folder / "memory"), FAKE_CODE="2")
+        self.assertEqual(text.count("core shard 1 of 8"), 1)
+        self.assertIn("core shard 1 of 8 of example: not run: no memory", text)
+        # One at a time it is told at once.
+        shutil.rmtree(self.out)
+        (self.folder / "memory").unlink()
+        text = self.gpu("conform", "--out", self.out, "--jobs", 1, self.dist / "cuda" / "example.so", code=4, FAKE_MEMORY=str(self.folder / "memory"))
+        self.assertIn("core shard 1 of 8 of example: not run: no memory", text)
+
+    def test_all_parts_go_as_far_as_the_time_does(self):
+        text = self.gpu("all", "--out", self.out, code=4, FAKE_PERF="4", COMPUTE_SANITIZER=str(self.folder / "nowhere"))
+        self.assertEqual({p["part"] for p in self.parts()}, {"conform", "sanitize", "perf"})
+        self.assertIn("conform: all passed", text)
+        shutil.copy(self.dist / "cuda" / "example.so", self.dist / "cuda" / "fault_none.so")
+        text = self.gpu("all", "--out", self.out, code=1)
+        self.assertIn("sanitize: all passed", text)
+        text = self.gpu("all", "--out", self.out, "--seconds", 20, code=2)
+        self.assertIn("all: perf left", text)
+
     def test_a_busy_machine_is_no_failure(self):
         text = self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="4")
         self.assertIn("perf decode of example: not run", text)
@@ -176,9 +233,9 @@ class GpuScript(ProgramTest):
         (self.out / "conform-example.json").unlink()
         text = self.gpu("conform", "--out", self.out, code=0)
         self.assertNotIn("passed before", text)
-        self.assertEqual(len(json.loads((self.out / "conform-example.json").read_text())["run"]["merged_from"]), 4)
+        self.assertEqual(len(json.loads((self.out / "conform-example.json").read_text())["run"]["merged_from"]), 8)
         text = self.gpu("conform", "--out", self.out, code=0)
-        self.assertEqual(text.count("passed before"), 4 if self.clean() else 0)
+        self.assertEqual(text.count("passed before"), 8 if self.clean() else 0)
         # Another file of the same name.
         shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", self.dist / "cuda" / "example.so")
         text = self.gpu("conform", "--out", self.out, code=0)
@@ -192,7 +249,7 @@ class GpuScript(ProgramTest):
         odd = many.pop()
         for arguments, words in [(["sanitize", "--out"], "--out: needs a value"), (["merge"], "FOLDER: none given"),
                                  (["merge", self.folder / "nowhere"], "is no folder"), (["conform", "nowhere"], "PLUGIN nowhere: is neither"),
-                                 (["perf", "--seconds", "x"], "--seconds x"), (["perf", "--dist", self.folder], "holds no bin/msabench"),
+                                 (["perf", "--seconds", "x"], "--seconds x"), (["conform", "--jobs", "0"], "--jobs 0"), (["faults", "p.so"], "takes no PLUGIN"), (["perf", "--dist", self.folder], "holds no bin/msabench"),
                                  (["conform"] + 2 * [self.dist / "cuda" / "example.so"], "another one has that name"), (["conform", *many], "give at most 7 at a time"),
                                  (["sanitize", odd], "rename it"), ([], "part (none)")]:
             with self.subTest(arguments=arguments):

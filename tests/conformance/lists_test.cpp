@@ -162,10 +162,23 @@ TEST(assign_shards, goes_by_work_and_place_alone) {
   EXPECT_EQ(assign_shards({}, 3), std::vector<std::int64_t>{});
 }
 
+TEST(choose, takes_what_any_of_its_filters_matches) {
+  const auto chosen_by = [](const std::vector<std::string>& filters) {
+    case_selection wanted;
+    wanted.filters = filters;
+    return choose(load_list("smoke"), wanted).size();
+  };
+  const auto one = chosen_by({"select/*"}), other = chosen_by({"combine/*"});
+  ASSERT_GT(one, 0U);
+  ASSERT_GT(other, 0U);
+  EXPECT_EQ(chosen_by({"select/*", "combine/*"}), one + other);
+  EXPECT_EQ(chosen_by({"select/*", "nothing", "select/*"}), one);
+}
+
 TEST(choose, filters_by_operator_glob_and_seed) {
   case_selection wanted;
   wanted.operators = {"select"};
-  wanted.filter = "*tie17*";
+  wanted.filters = {"*tie17*"};
   wanted.seed = 7;
   const auto cases = choose(load_list("core"), wanted);
   ASSERT_FALSE(cases.empty());

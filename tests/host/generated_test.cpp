@@ -116,7 +116,9 @@ TEST(generated, is_told_to_devices_of_contents_that_stay) {
   EXPECT_EQ(told(true), 2u);
   EXPECT_EQ(told(false), 0u);
   set.before_launch = [](std::int32_t) {};
-  EXPECT_EQ(told(true), 0u);
+  EXPECT_EQ(told(true), 2u);
+  set.changing = {slot::k};
+  EXPECT_EQ(told(true), 1u);
 }
 
 TEST(generated, the_rest_is_uploaded) {

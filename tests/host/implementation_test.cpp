@@ -65,7 +65,8 @@ TEST(implementation, files_are_taken_by_path) {
 
 TEST(implementation, what_is_no_plugin_is_told_in_one_line) {
   const scratch_folder folder;
-  EXPECT_TRUE(contains(refusal("naiv"), "--impl naiv: is no built-in implementation; use cpu, naive, mutants:ID, variants:NAME"))
+  EXPECT_TRUE(contains(refusal("naiv"),
+                       "--impl naiv: is no built-in implementation; use cpu, naive, mutants:ID, variants:NAME"))
       << refusal("naiv");
   EXPECT_TRUE(contains(refusal(""), "is empty"));
   EXPECT_TRUE(contains(refusal("/nowhere/x.so"), "there is no such file"));

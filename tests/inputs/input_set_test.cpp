@@ -125,14 +125,17 @@ TEST(InputSet, FindsTheModifiedInput) {
     const made_case m(name);
     for (const buffer& b : m.set.inputs) {
       if (b.where == slot::v && m.p.layout == page_layout::fused) continue;  // memory of k
-      const auto filled = std::find_if(b.contents.rbegin(), b.contents.rend(),
-                                       [](const extent& e) { return e.holds == extent::kind::filled; });
-      ASSERT_NE(filled, b.contents.rend());
-      b.region->data()[filled->end - 1] ^= std::byte{4};
-      EXPECT_NE(checksum_inputs(m.set), m.set.inputs_checksum) << name << ' ' << msabench::name(b.where);
-      EXPECT_EQ(find_modified_input(m.c, m.set), &b);
-      b.region->data()[filled->end - 1] ^= std::byte{4};
-      EXPECT_EQ(checksum_inputs(m.set), m.set.inputs_checksum);
+      for (const auto kind : {extent::kind::filled, extent::kind::poisoned}) {
+        const auto last =
+            std::find_if(b.contents.rbegin(), b.contents.rend(), [&](const extent& e) { return e.holds == kind; });
+        ASSERT_TRUE(kind == extent::kind::poisoned || last != b.contents.rend());
+        if (last == b.contents.rend()) continue;
+        b.region->data()[last->end - 1] ^= std::byte{4};
+        EXPECT_NE(checksum_inputs(m.set), m.set.inputs_checksum) << name << ' ' << msabench::name(b.where);
+        EXPECT_EQ(find_modified_input(m.c, m.set), &b);
+        b.region->data()[last->end - 1] ^= std::byte{4};
+        EXPECT_EQ(checksum_inputs(m.set), m.set.inputs_checksum);
+      }
     }
   }
 }

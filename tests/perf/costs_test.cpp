@@ -47,8 +47,8 @@ TEST(costs, neighbours_make_inputs_and_verification_slower) {
   EXPECT_DOUBLE_EQ(busy.inputs_s(backward, make_problem(backward)),
                    2 * idle.inputs_s(backward, make_problem(backward)));
   EXPECT_DOUBLE_EQ(busy.verification_s(attend), 2 * idle.verification_s(attend));
-  EXPECT_DOUBLE_EQ(busy.copies_s(1e9), 2 * idle.copies_s(1e9));
-  EXPECT_NEAR(crowded.copies_s(1e9), 3 * idle.copies_s(1e9), 1e-9);
+  EXPECT_DOUBLE_EQ(busy.copies_s({1e9, 1e9}), 2 * idle.copies_s({1e9, 1e9}));
+  EXPECT_NEAR(crowded.copies_s({1e9, 1e9}), 3 * idle.copies_s({1e9, 1e9}), 1e-9);
 }
 
 TEST(costs, what_was_seen_replaces_what_was_assumed) {
@@ -56,12 +56,12 @@ TEST(costs, what_was_seen_replaces_what_was_assumed) {
   const problem p = make_problem(backward);
   c.saw_inputs(c.inputs_s(backward, p), 7);
   EXPECT_NEAR(c.inputs_s(backward, p), 7, 1e-9);
-  c.saw_copies(1e9, 5);
-  EXPECT_NEAR(c.copies_s(2e9), 10, 1e-9);
+  c.saw_copies({1e9, 0}, 5);
+  EXPECT_NEAR(c.copies_s({1e9, 1e9}), 10, 1e-9);
   c.saw_verification(backward, 3);
   EXPECT_NEAR(c.verification_s(backward), 3, 1e-9);
-  c.saw_copies(1e9, 0.001);  // too short to say anything
-  EXPECT_NEAR(c.copies_s(2e9), 10, 1e-9);
+  c.saw_copies({1e9, 0}, 0.001);  // too short to say anything
+  EXPECT_NEAR(c.copies_s({1e9, 1e9}), 10, 1e-9);
 }
 
 TEST(costs, inputs_in_common_are_made_once) {
@@ -85,7 +85,23 @@ TEST(costs, the_dearest_is_what_saves_most) {
 }
 
 TEST(costs, copies_for_a_device_are_cheaper) {
-  EXPECT_LT(costs({.on_device = true}).copies_s(1e9), costs().copies_s(1e9));
+  EXPECT_LT(costs({.on_device = true}).copies_s({1e9, 0}), costs().copies_s({1e9, 0}));
+}
+
+// Dense attention over 1M tokens: 2.1 GB a set come from the host once, and a few copies take no time beside that.
+TEST(costs, further_sets_are_made_at_the_rate_of_the_device) {
+  perf_ceilings limits;
+  limits.bytes_per_s = 4e12;
+  point_costs gpu, unknown;
+  gpu.begin(limits, {.on_device = true});
+  unknown.begin({}, {.on_device = true});
+  EXPECT_NEAR(gpu.copies_s({0, 100e9}), 0.1, 1e-9);
+  EXPECT_LT(gpu.copies_s({2.1e9, 10 * 2.1e9}), 1.1 * gpu.copies_s({2.1e9, 0}));
+  EXPECT_LT(unknown.copies_s({0, 1e9}), gpu.copies_s({1e9, 0}) / 50);
+  gpu.saw_copies({1e9, 1e12}, 8);
+  EXPECT_NEAR(gpu.copies_s({1e9, 1e12}), 8, 1e-9);
+  // On a CPU they are like the first.
+  EXPECT_DOUBLE_EQ(costs().copies_s({1e9, 2e9}), costs().copies_s({3e9, 0}));
 }
 
 TEST(costs, hot_inputs_are_not_rotated) {

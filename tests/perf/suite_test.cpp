@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -182,6 +183,23 @@ TEST(suite, topk_goes_by_top_k_in_decode_and_prefill) {
     ++seen[*p.topk];
   }
   EXPECT_EQ(seen, (std::map<std::int64_t, int>{{8, 4}, {16, 4}, {32, 4}}));
+}
+
+TEST(suite, gradients_can_have_the_storage_type) {
+  suite_request r;
+  r.suite = perf_suite::training;
+  r.contexts = {256};
+  const auto with_option = [&] {
+    std::vector<std::string> names;
+    for (const auto& c : plan_suite(r).front().cases)
+      if (c.options.grad16) names.emplace_back(msabench::name(c.operation));
+    return names;
+  };
+  EXPECT_EQ(with_option(), std::vector<std::string>{});
+  r.grad16 = true;
+  EXPECT_EQ(with_option(), (std::vector<std::string>{"attend_backward", "dense_backward", "kl"}));
+  for (const auto& c : plan_suite(r).front().cases)
+    EXPECT_EQ(make_problem(c).grad, trains(c.operation) ? bf16 : fp32) << msabench::name(c);
 }
 
 TEST(suite, scales_go_to_operators_that_have_them) {

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
 // GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
-// nothing but take a moment, with two exceptions. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
+// nothing but take a moment, with a few exceptions. Those that compare memory do so, and find nothing if
+// MSABENCH_FAKE_COMPARISON is `blind`. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
-// MSABENCH_FAKE_UPLOADS bytes, if that is set, and downloads MSABENCH_FAKE_DOWNLOADS bytes a second.
+// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
+// MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
+// if MSABENCH_FAKE_MAPPING is `refused`.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,6 +72,37 @@ void generate(void** arguments) {
   if (how != nullptr && std::string(how) == "wrong") to[groups - 1].elements[3] ^= 1;
 }
 
+// Bytes that are given out, by address; those of memory without an address by its descriptor.
+std::map<std::uint64_t, std::size_t> given_out;
+
+bool take_memory(std::uint64_t at, std::size_t bytes) {
+  static const char* const most = std::getenv("MSABENCH_FAKE_MEMORY");
+  std::size_t all = bytes;
+  for (const auto& [other, its_bytes] : given_out) all += its_bytes;
+  if (most != nullptr && all > std::strtoull(most, nullptr, 10)) return false;
+  given_out[at] = bytes;
+  return true;
+}
+
+bool may_map() {
+  static const char* const how = std::getenv("MSABENCH_FAKE_MAPPING");
+  return how == nullptr || std::string(how) != "refused";
+}
+
+void compare(void** arguments, std::uint64_t element_bytes) {
+  const char* const how = std::getenv("MSABENCH_FAKE_COMPARISON");
+  if (how != nullptr && std::string(how) == "blind") return;
+  const std::uint64_t bytes = argument<std::uint64_t>(arguments, 2) * element_bytes;
+  if (std::memcmp(argument<const void*>(arguments, 0), argument<const void*>(arguments, 1), bytes) != 0)
+    *argument<std::uint32_t*>(arguments, 3) = 1;
+}
+
+bool may_copy() {
+  static const char* const most = std::getenv("MSABENCH_FAKE_COPIES");
+  static std::size_t copies = 0;
+  return most == nullptr || ++copies <= std::strtoull(most, nullptr, 10);
+}
+
 bool may_upload(std::size_t bytes) {
   static const char* const most = std::getenv("MSABENCH_FAKE_UPLOADS");
   static std::size_t all = 0;
@@ -91,15 +129,54 @@ DRIVER cuCtxSetCurrent(void* to) { return current = to, 0; }
 DRIVER cuCtxGetCurrent(void** to) { return *to = current, 0; }
 DRIVER cuMemAlloc_v2(std::uint64_t* to, std::size_t bytes) {
   *to = reinterpret_cast<std::uint64_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
-  return *to == 0 ? 2 : 0;
+  if (*to != 0 && take_memory(*to, bytes)) return 0;
+  return std::free(reinterpret_cast<void*>(*to)), 2;
 }
-DRIVER cuMemFree_v2(std::uint64_t at) { return std::free(reinterpret_cast<void*>(at)), 0; }
+DRIVER cuMemFree_v2(std::uint64_t at) {
+  given_out.erase(at);
+  return std::free(reinterpret_cast<void*>(at)), 0;
+}
+DRIVER cuMemGetAllocationGranularity(std::size_t* bytes, const void*, int) {
+  return *bytes = std::size_t{2} << 20, may_map() ? 0 : 801;
+}
+DRIVER cuMemAddressReserve(std::uint64_t* to, std::size_t bytes, std::size_t, std::uint64_t, unsigned long long) {
+  void* const at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return *to = reinterpret_cast<std::uint64_t>(at), at == MAP_FAILED ? 2 : 0;
+}
+DRIVER cuMemAddressFree(std::uint64_t at, std::size_t bytes) { return ::munmap(reinterpret_cast<void*>(at), bytes); }
+DRIVER cuMemCreate(unsigned long long* to, std::size_t bytes, const void*, unsigned long long) {
+  const int fd = ::memfd_create("device memory", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || !take_memory(static_cast<std::uint64_t>(fd), bytes))
+    return ::close(fd), 2;
+  return *to = static_cast<unsigned long long>(fd), 0;
+}
+DRIVER cuMemRelease(unsigned long long memory) {
+  given_out.erase(memory);
+  return ::close(static_cast<int>(memory));
+}
+DRIVER cuMemMap(std::uint64_t at, std::size_t bytes, std::size_t offset, unsigned long long memory,
+                unsigned long long) {
+  return ::mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                static_cast<int>(memory), static_cast<off_t>(offset)) == MAP_FAILED
+             ? 1
+             : 0;
+}
+DRIVER cuMemUnmap(std::uint64_t at, std::size_t bytes) {
+  return ::mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                -1, 0) == MAP_FAILED
+             ? 1
+             : 0;
+}
+DRIVER cuMemSetAccess(std::uint64_t at, std::size_t bytes, const void*, std::size_t) {
+  return ::mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE);
+}
 DRIVER cuMemcpyHtoD_v2(std::uint64_t to, const void* from, std::size_t bytes) {
-  if (!may_upload(bytes)) return 1;
+  if (!may_upload(bytes) || !may_copy()) return 1;
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
 }
 DRIVER cuMemcpyDtoH_v2(void* to, std::uint64_t from, std::size_t bytes) {
   take_as_long_as_a_download(bytes);
+  if (!may_copy()) return 1;
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), 0;
 }
 DRIVER cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void*) {
@@ -145,6 +222,8 @@ DRIVER cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsi
   if (name == "generate_1") return generate<std::uint8_t>(arguments), 0;
   if (name == "generate_2") return generate<std::uint16_t>(arguments), 0;
   if (name == "generate_4") return generate<std::uint32_t>(arguments), 0;
+  if (name == "compare_1") return compare(arguments, 1), 0;
+  if (name == "compare_8") return compare(arguments, 8), 0;
   if (name != "tell_clock") return work(std::chrono::microseconds(20)), 0;
   const std::uint64_t nanoseconds = 50000, counted[2] = {static_cast<std::uint64_t>(next_mhz() * 50), nanoseconds};
   std::memcpy(*static_cast<void**>(arguments[0]), counted, sizeof counted);

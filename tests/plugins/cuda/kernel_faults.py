@@ -108,7 +108,7 @@ FAULTS = {
     # The keys of a last tile that is not full are left out.
     "sweep_missed_tail": ("score_sweep.cu", "idle ? 0 : ceil_div(end, tile_keys)", "idle ? 0 : end / tile_keys", "score/*"),
     # Of the parts of a row the last is left out.
-    "sweep_lost_part": ("score_sweep.cu", "split < s.splits; ++split", "split < s.splits - 1; ++split", "index/*"),
+    "sweep_lost_part": ("merge_lists.cu", "split < s.splits; ++split", "split < s.splits - 1; ++split", "index/*"),
     # Keys of a page that ends in a tile are taken from the place of their neighbour.
     "sweep_page_offset": (
         "index_keys.cuh in score_sweep.cu", "(i * rows_at_once + row) % 32);", "((i * rows_at_once + row) ^ 16) % 32);", "score/*"),

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# Part `merge` of ci/gpu, which sources this: one report of each plugin, and a page of all, out of what parts have left.
+# shellcheck shell=bash disable=SC2154,SC2034 # what it shares with ci/gpu
+
+planted_faults() { # of the dist, by name
+  local each
+  for each in "$dist"/cuda/fault_*.so; do [[ ! -f "$each" ]] || name_of "$each"; done
+  [[ ! -f "$dist/cuda/kernel_faults.tar.xz" ]] || tar -xJOf "$dist/cuda/kernel_faults.tar.xz" cases.txt | cut -d ' ' -f 1
+}
+
+# A line for everything that a merged report of NAME should hold: what no session has done stands there as not run.
+expected_parts() { # expected_parts NAME SHA256
+  local tool suite
+  for tool in "${tools[@]}"; do
+    record sanitize "$tool" "$1" "$2" not-run 0 "no session has run it"
+    grep -qsF "\"item\":\"$tool of the worker's kernels\"" "${parts[@]}" ||
+      record sanitize "$tool of the worker's kernels" suite "" not-run 0 "no session has run it"
+  done
+  # Nobody asks how fast the example is.
+  [[ "$1" == example ]] || for suite in decode prefill; do record perf "$suite" "$1" "$2" not-run 0 "no session has run it"; done
+  local planted known=0
+  for planted in $(planted_faults); do
+    known=1
+    grep -qsF "\"part\":\"faults\",\"item\":\"${planted}\"" "${parts[@]}" ||
+      record faults "$planted" suite "" not-run 0 "no session has run it"
+  done
+  # Where parts are merged there may be no dist to tell which there are.
+  ((known)) || grep -qsF '"part":"faults"' "${parts[@]}" || record faults all suite "" not-run 0 "no session has run them"
+}
+
+# Of the text of `msabench merge`, in a line.
+result_of() { awk '/^(PASSED|FAILED|INCOMPLETE|PARTIAL|NOTHING)/ { on = 1 } /^reports:/ { on = 0 } on { printf "%s ", $0 }' "$1"; }
+# summary COMMIT DEVICE ROWS...: a page of all plugins, and of what was run beside level core.
+summary() {
+  echo "<!-- SPDX-License-Identifier: Apache-2.0 -->"
+  printf '# Level core on %s\n\nSuite at commit %s.\n\n| plugin | |\n|---|---|\n' "$2" "$1"
+  shift 2
+  printf '%s\n' "$@"
+  printf '\n## Faults, sanitizers, speed\n\n| part | what | of | | |\n|---|---|---|---|---|\n'
+  # Of several lines about one thing a failure stands, then what has run, then the last one.
+  sed -n 's/^{"part":"\([^"]*\)","item":"\([^"]*\)","of":"\([^"]*\)".*,"state":"\([^"]*\)","seconds":[^,]*,"detail":"\(.*\)"}$/\1\t\2\t\3\t\4\t\5/p' \
+    "${parts[@]}" /dev/null | awk -F '\t' '
+      $1 == "conform" { next }
+      { key = $1 " | " $2 " | " $3; gsub(/[|]/, "/", $5); rank = $4 == "failed" ? 3 : $4 == "passed" ? 2 : 1 }
+      !(key in best) { order[++n] = key }
+      rank >= best[key] { best[key] = rank; text[key] = "| " key " | " $4 " | " $5 " |" }
+      END { for (i = 1; i <= n; ++i) print text[order[i]] }'
+}
+
+merge() {
+  local folder name target reports given worst=0 code results=()
+  ((${#folders[@]} > 0)) || fail 64 "FOLDER: none given; name the --out folders of the parts"
+  for folder in "${folders[@]}"; do [[ -d "$folder" ]] || fail 64 "FOLDER $folder: is no folder"; done
+  for msabench in "$dist/bin/msabench" "$root/build/release/bin/msabench" ""; do [[ ! -x "$msabench" ]] || break; done
+  [[ -n "$msabench" ]] || fail 64 "$dist: holds no bin/msabench; make it with ci/gpu dist, name it with --dist"
+  parts=()
+  for folder in "${folders[@]}"; do [[ ! -f "$folder/parts.jsonl" ]] || parts+=("$folder/parts.jsonl"); done
+  target="$out"
+  [[ -n "${out_given:-}" ]] || target="$root/out/gpu/merged"
+  for name in $(for folder in "${folders[@]}"; do ls "$folder"; done | sed -n 's/^conform-\(.*\)\.json$/\1/p' | sort -u); do
+    reports=() given=()
+    for folder in "${folders[@]}"; do [[ ! -f "$folder/conform-$name.json" ]] || reports+=("$folder/conform-$name.json"); done
+    commit="$(value commit "${reports[0]}")" dirty="$(value dirty "${reports[0]}")"
+    out="$work"
+    rm -f "$work/parts.jsonl"
+    expected_parts "$name" "$(sha256_in "${reports[0]}")" >/dev/null
+    for folder in "$work/parts.jsonl" "${parts[@]}"; do given+=(--parts "$folder"); done
+    say "$name:"
+    code=0
+    "$msabench" merge "${reports[@]}" "${given[@]}" --out "$target/$name" >"$work/merge.txt" || code=$?
+    cat "$work/merge.txt"
+    ((code != 64)) || exit 64
+    results+=("| [$name]($name/report.md) | $(result_of "$work/merge.txt") |")
+    ((code == 0 || (worst != 0 && code > worst))) || worst="$code"
+  done
+  [[ -n "${code:-}" ]] || fail 3 "FOLDER: no conform-*.json in them, so nothing was judged; run ci/gpu conform"
+  summary "$commit" "$(value device "$target/$name/report.json")" "${results[@]}" >"$target/summary.md"
+  say "$target/summary.md"
+  exit "$worst"
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Score and select for many query tokens, as one product of matrices whose result is never in memory. A thread block has up
+// to 256 rows (token, head) of one sequence, 64 for each warpgroup that multiplies, and sweeps the keys that they see, a
+// tile of 128 at a time, which is a block. Of a tile each row's maximum is left, which goes straight into the row's list of
+// best blocks if it is above the worst there. One more warpgroup has the copy engine bring the next tiles.
+#include <algorithm>
+
+#include "kernels/common/check.h"
+#include "kernels/cuda/index_keys.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/query_tiles.cuh"
+#include "kernels/cuda/scoring.h"
+#include "kernels/cuda_sm90/barriers.cuh"
+#include "kernels/cuda_sm90/prefill_index.h"
+#include "kernels/cuda_sm90/quad_list.cuh"
+#include "kernels/cuda_sm90/row_maxima.cuh"
+#include "kernels/cuda_sm90/shared_layout.h"
+#include "kernels/cuda_sm90/tensor_map.h"
+#include "kernels/cuda_sm90/wgmma.cuh"
+
+namespace msabench::cuda_sm90 {
+namespace {
+
+using cuda::ceil_div;
+using cuda::query_tile;
+
+constexpr int tile_keys = product_columns;
+constexpr int group_threads = 128;
+constexpr int group_rows = 64;
+// Of a thread, where 640 start with 96 each, 60 Ki in all: sums and lists need more than that, and copying less.
+constexpr int multiplier_registers = 112, copier_registers = 32;
+
+struct sweep_call {
+  index_call index;
+  CUtensorMap keys;  // [pages][keys of a page][di]; of contiguous keys one page
+  int tiles, tile_tokens;
+  // Each tile's keys are cut into `splits` parts, a thread block each. Where that leaves multiprocessors without work, they
+  // are `helpers`: thread blocks that take the end of the keys, one tile after the other, of several tiles.
+  int splits, helpers;
+  int items;    // parts that share the work with the helpers
+  rank* lists;  // [T][heads][parts][wanted], where keys are shared; else ids are written
+
+  __host__ __device__ int parts() const { return splits + (helpers > 0 ? 1 : 0); }
+};
+
+/// Shared memory of a thread block, and who it consists of. `panels` of 128 bytes make a key or a query.
+template <int panels_of_row, int groups_of_rows>
+struct sweep_shape {
+  static constexpr int panels = panels_of_row, row_groups = groups_of_rows;
+  static constexpr int threads = (row_groups + 1) * group_threads;
+  static constexpr int panel_bytes = tile_keys * swizzle_row_bytes;
+  static constexpr int stage_bytes = panels * panel_bytes;
+  static constexpr int query_panel_bytes = group_rows * swizzle_row_bytes;
+  static constexpr int group_bytes = panels * query_panel_bytes;
+
+  static constexpr int room = 227 * 1024 - swizzle_atom_bytes;  // but for aligning
+  static constexpr int barrier_room = 256;
+  static constexpr int stages = std::min(8, (room - barrier_room - row_groups * group_bytes) / stage_bytes);
+  static_assert(stages >= 2);
+
+  // Offsets: tiles of keys, then the queries of each group, then barriers.
+  static constexpr int queries = stages * stage_bytes;
+  static constexpr int barriers = queries + row_groups * group_bytes;
+  static constexpr int bytes = barriers + barrier_room + swizzle_atom_bytes;
+
+  // A stage is full when the copies are there, and empty when every warp has multiplied.
+  struct ring {
+    barrier full[stages], empty[stages];
+  };
+  static_assert(sizeof(ring) <= barrier_room);
+
+  static constexpr bool moves_registers = row_groups == 4;
+};
+
+/// What a thread block computes: one part of the keys of one tile of tokens, or of several.
+struct work_walk {
+  int tile, step, part;
+
+  __device__ explicit work_walk(const sweep_call& s) {
+    const auto block = static_cast<int>(blockIdx.x);
+    if (block < s.helpers) {
+      tile = block;
+      step = s.helpers;
+      part = s.splits;
+      return;
+    }
+    // The last tokens see the most keys and come first.
+    const int item = static_cast<int>(gridDim.x) - 1 - block;
+    tile = item / s.splits;
+    step = s.tiles;
+    part = item % s.splits;
+  }
+};
+
+/// Tiles of keys, from .. to - 1, of a part. None where all blocks are taken, whatever they score.
+struct key_tiles {
+  int from = 0, to = 0;
+
+  __device__ key_tiles(const sweep_call& s, const query_tile& tokens, int part) {
+    const index_call& c = s.index;
+    const int end = cuda::keys_seen(c, tokens.first_sees, tokens.tokens - 1);
+    if (tokens.tokens == 0 || cuda::wanted_blocks(c.rule) == 0 || end <= c.rule.topk * c.rule.block) return;
+    const std::int64_t all = (end + tile_keys - 1) / tile_keys;
+    const std::int64_t shared = s.helpers == 0 ? all : all * s.items / (s.items + s.helpers);
+    from = static_cast<int>(part == s.splits ? shared : shared * part / s.splits);
+    to = static_cast<int>(part == s.splits ? all : shared * (part + 1) / s.splits);
+  }
+};
+
+/// One warp; its first lane starts the copies.
+template <class T, class shape>
+__device__ void copy_keys(const sweep_call& s, char* tiles, typename shape::ring& ring) {
+  const index_call& c = s.index;
+  const int lane = threadIdx.x % 32;
+  ring_place<shape::stages> place;
+  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
+    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
+    const key_tiles keys(s, tokens, work.part);
+    std::int32_t row = 0, page = 0;  // of tile base + lane
+    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
+      const int ahead = (tile - keys.from) % 32;
+      if (ahead == 0) {
+        // Tables are read 32 tiles at a time, as each reading takes as long as a good part of a tile.
+        const int key = min(tile + lane, keys.to - 1) * tile_keys;
+        if (c.keys.block_table == nullptr) {
+          row = c.keys.cu_seqlens_kv[tokens.sequence] + key;
+        } else {
+          const auto page_size = static_cast<int>(c.keys.page_size);
+          page = c.keys.block_table[tokens.sequence * c.keys.table_stride + key / page_size];
+          row = key % page_size;
+        }
+      }
+      const std::int32_t tile_row = __shfl_sync(all_lanes, row, ahead);
+      const std::int32_t tile_page = __shfl_sync(all_lanes, page, ahead);
+      if (lane != 0) continue;
+      barrier* const full = &ring.full[place.stage];
+      wait_for(&ring.empty[place.stage], place.parity ^ 1);
+      arrive_expecting(full, shape::stage_bytes);
+#pragma unroll
+      for (int panel = 0; panel < shape::panels; ++panel)
+        copy_box<3>(tiles + place.stage * shape::stage_bytes + panel * shape::panel_bytes, s.keys,
+                    {static_cast<std::int32_t>(panel * swizzle_row_bytes / sizeof(T)), tile_row, tile_page}, full);
+    }
+  }
+}
+
+/// Rows `first` .. `first` + 63 of a tile of tokens, by their warpgroup, to `to`; zeros behind the last token.
+template <class shape>
+__device__ void copy_queries(const index_call& c, const query_tile& tokens, int first, char* to) {
+  constexpr int chunks = swizzle_row_bytes / sizeof(uint4), pieces = shape::panels * chunks;
+#pragma unroll 4
+  for (int i = threadIdx.x % group_threads; i < group_rows * pieces; i += group_threads) {
+    const int row = i / pieces, piece = i % pieces;
+    const int token = (first + row) / c.heads, head = (first + row) % c.heads;
+    char* const panel = to + piece / chunks * shape::query_panel_bytes;
+    *reinterpret_cast<uint4*>(panel + swizzled(row, piece % chunks * sizeof(uint4))) =
+        token < tokens.tokens ? cuda::query_piece(c, tokens.first_row + token, head, piece) : uint4{};
+  }
+}
+
+/// products [64][128] = queries of the group times keys of the tile, transposed.
+template <class T, class shape>
+__device__ void multiply_tile(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
+  begin_products();
+#pragma unroll
+  for (int panel = 0; panel < shape::panels; ++panel)
+#pragma unroll
+    for (int step = 0; step < swizzle_row_bytes / 32; ++step)
+      multiply<T, tile_keys>(products, queries + panel * (shape::query_panel_bytes >> 4) + step * k_major_step,
+                             keys + panel * (shape::panel_bytes >> 4) + step * k_major_step, panel + step > 0);
+  commit_products();
+  finish_products<0>();
+  pin(products);
+}
+
+/// What a row sees: keys, and how many blocks from rule.initial on are taken by rank.
+struct row_view {
+  int seen;
+  unsigned ranked;
+
+  __device__ row_view(const index_call& c, const query_tile& tokens, int row) {
+    const int token = row / c.heads;
+    seen = token < tokens.tokens ? cuda::keys_seen(c, tokens.first_sees, token) : 0;
+    const cuda::free_blocks free(c.rule, (seen + tile_keys - 1) / tile_keys);
+    ranked = static_cast<unsigned>(free.end - free.first);
+  }
+};
+
+/// The lists of a warp's 16 rows, from `first` on, for others to merge.
+__device__ void write_lists(const sweep_call& s, const query_tile& tokens, int first, int part,
+                            const quad_list (&best)[2]) {
+  const index_call& c = s.index;
+  const int lane = threadIdx.x % 32, wanted = cuda::wanted_blocks(c.rule);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + 8 * half + lane / 4;
+    if (row / c.heads >= tokens.tokens) continue;
+    const std::int64_t place = (tokens.first_row + row / c.heads) * c.heads + row % c.heads;
+    rank* const to = s.lists + (place * s.parts() + part) * wanted;
+#pragma unroll
+    for (int i = 0; i < quad_list::each; ++i) {
+      const int at = lane % 4 * quad_list::each + i - (quad_list::places - wanted);
+      if (at >= 0) to[at] = best[half].held(i);
+    }
+  }
+}
+
+/// The ids of these rows.
+__device__ void write_selected(const index_call& c, const query_tile& tokens, int first, const quad_list (&best)[2]) {
+  const int lane = threadIdx.x % 32, wanted = cuda::wanted_blocks(c.rule);
+  const int place = (lane + quad_list::places - wanted) % quad_list::places;  // used by the lanes before `wanted`
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll 1
+    for (int quad = 0; quad < 8; ++quad) {
+      const rank mine = best[half].at(quad, place);
+      const int row = first + 8 * half + quad, token = row / c.heads;
+      if (token >= tokens.tokens) continue;
+      const int visible = (cuda::keys_seen(c, tokens.first_sees, token) + tile_keys - 1) / tile_keys;
+      cuda::write_ids(c.rule, visible, mine,
+                      c.ids + (tokens.first_row + token) * c.id_row_stride + row % c.heads * c.id_head_stride);
+    }
+}
+
+/// One of the warpgroups that multiply.
+template <class T, class shape>
+__device__ void sweep_tiles(const sweep_call& s, char* tiles, typename shape::ring& ring) {
+  const index_call& c = s.index;
+  const int group = threadIdx.x / group_threads - 1, lane = threadIdx.x % 32;
+  const int first_row = group * group_rows + threadIdx.x % group_threads / 32 * 16;  // of the warp
+  char* const queries = tiles + shape::queries + group * shape::group_bytes;
+  const std::uint64_t query_descriptor = k_major_descriptor(cuda::shared_address(queries));
+  const std::uint32_t tiles_at = cuda::shared_address(tiles);
+  const float scale = fabsf(c.scale);
+  ring_place<shape::stages> place;
+  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
+    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
+    if (tokens.tokens == 0) continue;
+    const key_tiles keys(s, tokens, work.part);
+    meet(1 + group, group_threads);  // for the products of the other warps with the queries before
+    copy_queries<shape>(c, tokens, group * group_rows, queries);
+    fence_for_async();
+    meet(1 + group, group_threads);
+
+    const row_view rows[2] = {row_view(c, tokens, first_row + lane / 4), row_view(c, tokens, first_row + 8 + lane / 4)};
+    const int all_see = cuda::keys_seen(c, tokens.first_sees, 0);
+    quad_list best[2] = {quad_list(cuda::wanted_blocks(c.rule)), quad_list(cuda::wanted_blocks(c.rule))};
+    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
+      wait_for(&ring.full[place.stage], place.parity);
+      float products[product_values];
+      multiply_tile<T, shape>(products, query_descriptor,
+                              k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
+      if (lane == 0) arrive(&ring.empty[place.stage]);
+      if ((tile + 1) * tile_keys > all_see)
+        hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
+      float scores[2];
+      row_maxima(products, scores);
+      bool taken[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        scores[half] *= scale;
+        const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
+        taken[half] = ranked && best[half].takes(scores[half]);
+      }
+      if (__any_sync(all_lanes, taken[0] || taken[1]))
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
+    }
+    if (s.lists != nullptr)
+      write_lists(s, tokens, first_row, work.part, best);
+    else
+      write_selected(c, tokens, first_row, best);
+  }
+}
+
+template <class T, class shape>
+__global__ void __launch_bounds__(shape::threads, 1) sweep(const __grid_constant__ sweep_call s) {
+  extern __shared__ char shared[];
+  char* const tiles =
+      shared + (swizzle_atom_bytes - cuda::shared_address(shared) % swizzle_atom_bytes) % swizzle_atom_bytes;
+  auto& ring = *reinterpret_cast<typename shape::ring*>(tiles + shape::barriers);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < shape::stages; ++i) {
+      make_barrier(&ring.full[i], 1);
+      make_barrier(&ring.empty[i], shape::row_groups * 4);
+    }
+    publish_barriers();
+    prefetch_map(s.keys);
+  }
+  __syncthreads();
+  if (threadIdx.x < group_threads) {
+    if constexpr (shape::moves_registers) give_registers<copier_registers>();
+    if (threadIdx.x < 32) copy_keys<T, shape>(s, tiles, ring);
+  } else {
+    if constexpr (shape::moves_registers) take_registers<multiplier_registers>();
+    sweep_tiles<T, shape>(s, tiles, ring);
+  }
+}
+
+template <class T, class shape>
+void launch(const sweep_call& s, cudaStream_t stream) {
+  cuda::allow_shared_memory(sweep<T, shape>, shape::bytes);
+  sweep<T, shape><<<static_cast<unsigned>(s.helpers + s.tiles * s.splits), shape::threads, shape::bytes, stream>>>(s);
+}
+
+template <class T>
+void launch_shape(const sweep_call& s, int groups, int panels, cudaStream_t stream) {
+  if (groups == 4 && panels == 2) return launch<T, sweep_shape<2, 4>>(s, stream);
+  if (groups == 4) return launch<T, sweep_shape<1, 4>>(s, stream);
+  if (panels == 2) return launch<T, sweep_shape<2, 2>>(s, stream);
+  launch<T, sweep_shape<1, 2>>(s, stream);
+}
+
+/// How a run is cut up, by what the problem says of it.
+struct sweep_plan {
+  int groups, tile_tokens, splits, helpers, items;
+
+  int parts() const { return splits + (helpers > 0 ? 1 : 0); }
+};
+
+double list_bytes(const msabench_problem& p) {
+  return static_cast<double>(p.total_q) * p.hi * (p.topk - p.local_blocks - p.init_blocks) * sizeof(rank);
+}
+
+/// Parts of the keys of a row: of a few tiles at least, and as many as there is scratch for their lists.
+std::int64_t most_parts(const msabench_problem& p) {
+  constexpr std::int64_t least_tiles = 8, most = 128;
+  constexpr double most_bytes = 64.0 * (1 << 20);
+  const double bytes = list_bytes(p);
+  if (bytes == 0) return 1;
+  const std::int64_t by_keys = std::clamp<std::int64_t>(p.max_kv_len / (least_tiles * tile_keys), 1, most);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(most_bytes / bytes), 1, by_keys);
+}
+
+sweep_plan plan_sweep(const msabench_problem& p) {
+  sweep_plan plan{};
+  // Half as many rows where that is enough, as the rest would be multiplied for nothing.
+  plan.groups = p.max_q_len * p.hi > 2 * group_rows ? 4 : 2;
+  plan.tile_tokens = plan.groups * group_rows / p.hi;
+  const std::int64_t processors = cuda::multiprocessors(), most = most_parts(p);
+  const std::int64_t tiles = std::max<std::int64_t>(
+      1, std::min(p.total_q / plan.tile_tokens + p.batch, p.batch * ceil_div(p.max_q_len, plan.tile_tokens)));
+  // The fewest parts that leave no more than a tenth of the multiprocessors without work. Where tokens differ much in what
+  // they see, more of them even that out.
+  const bool uneven = 2 * p.max_q_len > p.max_kv_len;
+  const auto is_enough = [&](std::int64_t splits) {
+    const std::int64_t items = tiles * splits, waves = ceil_div(items, processors);
+    return items * 10 >= waves * processors * 9 && (!uneven || waves >= 4);
+  };
+  std::int64_t splits = 1;
+  while (splits < most && !is_enough(splits)) ++splits;
+  plan.splits = static_cast<int>(splits);
+  plan.items = static_cast<int>(tiles * splits);
+  if (!uneven && plan.items < processors && splits < most) plan.helpers = static_cast<int>(processors - plan.items);
+  return plan;
+}
+
+}  // namespace
+
+bool takes_prefill_index(const msabench_problem& p) {
+  const bool indexes = p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
+  const int wanted = p.topk - p.local_blocks - p.init_blocks;
+  constexpr std::int64_t most_keys = 1 << 30;
+  return indexes && !cuda::streams(p) && p.block == tile_keys && wanted <= quad_list::places &&
+         p.page_size % tile_keys == 0 && p.max_kv_len <= most_keys;
+}
+
+double prefill_index_scratch_bytes(const msabench_problem& p) {
+  const sweep_plan plan = plan_sweep(p);
+  return plan.parts() == 1 ? 0 : plan.parts() * list_bytes(p);
+}
+
+void prefill_index(const index_call& call, const run_context& context) {
+  const auto stream = static_cast<cudaStream_t>(context.stream);
+  if (call.rows.batch == 0 || call.rows.row_bound == 0) return;
+  const sweep_plan plan = plan_sweep(context.problem);
+  sweep_call s{};
+  s.index = call;
+  // Sequences begin tiles of their own, so at worst each leaves one empty.
+  s.tiles = static_cast<int>(call.rows.row_bound / plan.tile_tokens + call.rows.batch);
+  s.tile_tokens = plan.tile_tokens;
+  s.splits = plan.splits;
+  s.helpers = plan.helpers;
+  s.items = plan.items;
+  s.lists = plan.parts() > 1 ? static_cast<rank*>(context.scratch) : nullptr;
+  const kernels::cache& keys = call.keys;
+  const bool paged = keys.block_table != nullptr, empty = keys.extent == 0;
+  const std::int64_t bytes = kernels::bytes_of(keys.type),
+                     page_keys = paged ? keys.page_size : std::max<std::int64_t>(keys.extent, 1);
+  const std::int64_t stride = keys.token_stride * bytes;
+  // No key is read where there is none, but the map is there.
+  const auto panel_values = static_cast<std::int32_t>(swizzle_row_bytes / bytes);
+  if (!make_tensor_map(s.keys, keys.type, empty ? call.q : keys.data,
+                       {{call.width, bytes, panel_values},
+                        {page_keys, stride, tile_keys},
+                        {paged ? keys.extent : 1, paged ? keys.page_stride * bytes : page_keys * stride, 1}}))
+    return;
+  const int panels = static_cast<int>(ceil_div(call.width, panel_values));
+  if (same_type(call.q_type, bf16_type))
+    launch_shape<__nv_bfloat16>(s, plan.groups, panels, stream);
+  else
+    launch_shape<__half>(s, plan.groups, panels, stream);
+  if (s.lists != nullptr) cuda::merge_lists(call, s.lists, plan.parts(), stream);
+  if (call.lse != nullptr) cuda::log_sums_of_selected(call, stream);
+}
+
+}  // namespace msabench::cuda_sm90
