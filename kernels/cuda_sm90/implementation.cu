@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda_sm90/implementation.h"
 
+#include "kernels/common/declare.h"
 #include "kernels/cuda/implementation.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/operators.h"
@@ -22,6 +23,19 @@ msabench_profile profile(const msabench_problem& problem) {
   return delivered;
 }
 
+msabench_numerics numerics(const msabench_problem& problem) {
+  return is_index_branch(problem.op) ? index_numerics(problem) : cuda::portable_kernels.numerics(problem);
+}
+
+const char* refusal(const msabench_problem& problem) {
+  const char* text = cuda::portable_kernels.refusal(problem);
+  if (text == nullptr) text = index_refusal(problem);
+  const bool attends = is_attention(problem.op) || trains(problem.op);
+  if (text == nullptr && attends && same_type(problem.kv, e4m3_type))
+    text = "kv {10,8,1}: keys and values of attention are bf16 or fp16; use one of them";
+  return text;
+}
+
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
@@ -36,7 +50,10 @@ const kernels::implementation& hopper_kernels() {
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
     all.profile = profile;
+    all.numerics = numerics;
     all.scratch_bytes = scratch_bytes;
+    all.refusal = refusal;
+    all.scaled_e4m3 = true;
     all.enqueue_error = enqueue_error;
     all.index = index;
     all.msa = msa;
