@@ -2,6 +2,7 @@
 // Not part of the product. Compares ids of variants of the prefill index with those of the portable kernel, then times them.
 // Built by build_bench.sh, which compiles each variant with its own name in place of cuda_sm90.
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include <msabench/plugin.h>
 #include <unistd.h>
@@ -69,6 +70,12 @@ __global__ void fill(__nv_bfloat16* to, long rows, int width, unsigned seed, flo
     to[i] = __float2bfloat16(v);
   }
 }
+__global__ void to_e4m3(const __nv_bfloat16* from, __nv_fp8_e4m3* to, long count) {
+  for (long i = blockIdx.x * 256l + threadIdx.x; i < count; i += gridDim.x * 256l) to[i] = __nv_fp8_e4m3(__bfloat162float(from[i]));
+}
+__global__ void fill_scales(float* to, long count) {
+  for (long i = blockIdx.x * 256l + threadIdx.x; i < count; i += gridDim.x * 256l) to[i] = 0.5f + (hash(i) % 1024) / 1024.0f;
+}
 __global__ void fill_one(__nv_bfloat16* to, long rows, int width, float value) {
   for (long i = blockIdx.x * 256l + threadIdx.x; i < rows; i += gridDim.x * 256l) to[i * width] = __float2bfloat16(value);
 }
@@ -96,6 +103,7 @@ struct config {
   int heads, width, page, topk, local, initial;
   float ramp;  // rising scores
   bool timed;
+  int e4m3 = 0;  // idx_scale of e4m3 operands; there the first variant is the reference
 };
 
 struct tensors {
@@ -132,10 +140,13 @@ int main(int argc, char** argv) {
       {"1M x 8K", 1 << 20, 8192, 1, 4, 128, 0, 16, 1, 0, 0, true},
       {"1M x 8K rising", 1 << 20, 8192, 1, 4, 128, 0, 16, 1, 0, 40, true},
       {"1M x 8K paged", 1 << 20, 8192, 1, 4, 128, 128, 16, 1, 0, 0, true},
+      {"e4m3 1M x 8K, a scale", 1 << 20, 8192, 1, 4, 128, 128, 16, 1, 0, 0, true, 1},
+      {"e4m3 1M x 8K, scales of keys", 1 << 20, 8192, 1, 4, 128, 128, 16, 1, 0, 0, true, 2},
+      {"e4m3 1M x 1, a scale", 1 << 20, 1, 1, 4, 128, 128, 16, 1, 0, 0, true, 1},
   };
   msabench::kernels::set_tensor_rules(2, false);
   const char* const only = argc > 1 ? argv[1] : "";  // configurations whose name contains it
-  const msabench_dtype bf16{4, 16, 1}, i32{0, 32, 1};
+  const msabench_dtype bf16{4, 16, 1}, e4m3{10, 8, 1}, fp32{2, 32, 1}, i32{0, 32, 1};
   cudaEvent_t a, b;
   CHECK(cudaEventCreate(&a));
   CHECK(cudaEventCreate(&b));
@@ -150,6 +161,22 @@ int main(int argc, char** argv) {
     fill<<<1024, 256>>>(q, t * c.heads, c.width, 1, 0);
     fill<<<4096, 256>>>(k, rows, c.width, 2, c.ramp);
     if (c.ramp != 0) fill_one<<<256, 256>>>(q, t * c.heads, c.width, 3);
+    const msabench_dtype type = c.e4m3 ? e4m3 : bf16;
+    float *q_scale = nullptr, *k_scale = nullptr;
+    if (c.e4m3) {
+      void *q8, *k8;
+      CHECK(cudaMalloc(&q8, t * c.heads * c.width));
+      CHECK(cudaMalloc(&k8, rows * c.width));
+      to_e4m3<<<1024, 256>>>(q, static_cast<__nv_fp8_e4m3*>(q8), t * c.heads * c.width);
+      to_e4m3<<<4096, 256>>>(k, static_cast<__nv_fp8_e4m3*>(k8), rows * c.width);
+      CHECK(cudaFree(q));
+      CHECK(cudaFree(k));
+      q = static_cast<__nv_bfloat16*>(q8), k = static_cast<__nv_bfloat16*>(k8);
+      CHECK(cudaMalloc(&q_scale, t * c.heads * 4));
+      CHECK(cudaMalloc(&k_scale, rows * 4));
+      fill_scales<<<256, 256>>>(q_scale, t * c.heads);
+      fill_scales<<<256, 256>>>(k_scale, rows);
+    }
     std::vector<int> cu_q, lens, cu_k, table(pages);
     for (long i = 0; i <= c.batch; ++i) cu_q.push_back(i * c.tokens), cu_k.push_back(i * c.keys);
     for (long i = 0; i < c.batch; ++i) lens.push_back(c.keys);
@@ -171,15 +198,26 @@ int main(int argc, char** argv) {
     p.block = 128, p.topk = c.topk, p.local_blocks = c.local, p.init_blocks = c.initial;
     p.page_layout = c.page != 0, p.page_size = c.page;
     p.batch = c.batch, p.total_q = t, p.max_q_len = c.tokens, p.max_kv_len = c.keys, p.total_kv = n, p.pool_pages = pages;
-    p.q = p.kv = p.q_idx = p.k_idx = p.out = bf16;
+    p.q = p.kv = p.out = bf16;
+    p.q_idx = p.k_idx = type;
+    p.idx_scale = c.e4m3;
     p.profile.struct_size = sizeof p.profile;
     tensors in;
-    in.add(MSABENCH_Q_IDX, q, bf16, {t, c.heads, c.width});
+    in.add(MSABENCH_Q_IDX, q, type, {t, c.heads, c.width});
     if (c.page == 0)
-      in.add(MSABENCH_K_IDX, k, bf16, {n, c.width}), in.add(MSABENCH_CU_SEQLENS_KV, d_cu_k, i32, {c.batch + 1});
+      in.add(MSABENCH_K_IDX, k, type, {n, c.width}), in.add(MSABENCH_CU_SEQLENS_KV, d_cu_k, i32, {c.batch + 1});
     else
-      in.add(MSABENCH_K_IDX, k, bf16, {pages, c.page, c.width}),
+      in.add(MSABENCH_K_IDX, k, type, {pages, c.page, c.width}),
           in.add(MSABENCH_BLOCK_TABLE_IDX, d_table, i32, {c.batch, pages_each});
+    if (c.e4m3) {
+      in.add(MSABENCH_Q_IDX_SCALE, q_scale, fp32, {t, c.heads});
+      if (c.e4m3 == 1)
+        in.add(MSABENCH_K_IDX_SCALE, k_scale, fp32, {1});
+      else if (c.page == 0)
+        in.add(MSABENCH_K_IDX_SCALE, k_scale, fp32, {n});
+      else
+        in.add(MSABENCH_K_IDX_SCALE, k_scale, fp32, {pages, c.page});
+    }
     in.add(MSABENCH_CU_SEQLENS_Q, d_cu_q, i32, {c.batch + 1});
     in.add(MSABENCH_KV_LENS, d_lens, i32, {c.batch});
     in.add(MSABENCH_IDS, ids, i32, {t, c.heads, c.topk});
@@ -192,7 +230,9 @@ int main(int argc, char** argv) {
       std::printf("check: %s\n", msabench::kernels::error_text());
       return 1;
     }
-    for (size_t i = 0; i < std::size(variants); ++i) {
+    const size_t first = c.e4m3 ? 1 : 0;
+    for (size_t i = first; i < std::size(variants); ++i) {
+      if (c.e4m3 && std::strcmp(variants[i].name, "cluster2") == 0) continue;  // bf16 alone
       const variant& v = variants[i];
       const auto bytes = static_cast<uint64_t>(v.bytes(p));
       void* work;
@@ -209,14 +249,14 @@ int main(int argc, char** argv) {
       run();
       CHECK(cudaDeviceSynchronize());
       CHECK(cudaMemcpy(got.data(), ids, id_count * 4, cudaMemcpyDeviceToHost));
-      if (i == 0) {
+      if (i == first) {
         want = got;
       } else {
         long different = 0, shown = 0;
         for (long r = 0; r < t * c.heads; ++r) {
           if (std::memcmp(&want[r * c.topk], &got[r * c.topk], c.topk * 4) == 0) continue;
           ++different;
-          if (shown++ >= 3) continue;
+          if (c.e4m3 || shown++ >= 3) continue;
           const long token = r / c.heads, sequence = token / c.tokens, seen = c.keys - c.tokens + token % c.tokens + 1;
           double* d_best;
           const long blocks = (seen + 127) / 128;
@@ -246,7 +286,7 @@ int main(int argc, char** argv) {
       }
       if (c.timed) {
         float alone = 1e9f, together;
-        const int repeats = i == 0 ? 1 : 4;
+        const int repeats = i == first ? 2 : 4;
         for (int s = 0; s < repeats; ++s) {
           usleep(30000);
           CHECK(cudaEventRecord(a));

@@ -12,7 +12,7 @@ rep("std::uint64_t queries, std::uint64_t keys) {\n  begin_products();", """std:
 rep("  commit_products();\n", """  commit_products();
   asm volatile("bar.arrive %0, %1;" ::"r"(8 + (group + 1) % shape::row_groups), "r"(2 * group_threads) : "memory");
 """)
-rep("  const float scale = fabsf(c.scale);\n", """  const float scale = fabsf(c.scale);
+rep("  const std::uint32_t tiles_at = cuda::shared_address(tiles);\n", """  const std::uint32_t tiles_at = cuda::shared_address(tiles);
   if (group == shape::row_groups - 1)
     asm volatile("bar.arrive %0, %1;" ::"r"(8), "r"(2 * group_threads) : "memory");
 """)

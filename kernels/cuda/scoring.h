@@ -33,7 +33,7 @@ double sweep_scratch_bytes(const msabench_problem& problem);
 /// Those of rows of topk blocks or less are not read.
 void merge_lists(const index_call& call, const rank* lists, int splits, cudaStream_t stream);
 
-/// lse_idx, from the ids of the call.
+/// lse_idx, from the ids of the call; of e4m3 too.
 void log_sums_of_selected(const index_call& call, cudaStream_t stream);
 
 }  // namespace msabench::cuda

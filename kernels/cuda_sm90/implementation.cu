@@ -28,7 +28,17 @@ msabench_profile profile(const msabench_problem& problem) {
 
 msabench_numerics numerics(const msabench_problem& problem) {
   if (takes_decode(problem)) return decode_numerics(problem);
+  if (is_index_branch(problem.op)) return index_numerics(problem);
   return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
+}
+
+const char* refusal(const msabench_problem& problem) {
+  const char* text = cuda::portable_kernels.refusal(problem);
+  if (text == nullptr) text = index_refusal(problem);
+  const bool attends = is_attention(problem.op) || trains(problem.op);
+  if (text == nullptr && attends && same_type(problem.kv, e4m3_type))
+    text = "kv {10,8,1}: keys and values of attention are bf16 or fp16; use one of them";
+  return text;
 }
 
 double scratch_bytes(const msabench_problem& problem, int threads) {
@@ -49,6 +59,8 @@ const kernels::implementation& hopper_kernels() {
     all.profile = profile;
     all.numerics = numerics;
     all.scratch_bytes = scratch_bytes;
+    all.refusal = refusal;
+    all.scaled_e4m3 = true;
     all.enqueue_error = enqueue_error;
     all.dense = dense;
     all.vit_attend = vit_attend;

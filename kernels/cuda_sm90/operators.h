@@ -16,6 +16,9 @@ void attend(const attend_call& call, const run_context& context);
 // Of index, and of the index branch of msa.
 double index_scratch_bytes(const msabench_problem& problem);
 bool index_is_batch_invariant(const msabench_problem& problem);
+msabench_numerics index_numerics(const msabench_problem& problem);
+/// Beside what the kernels of cuda refuse.
+const char* index_refusal(const msabench_problem& problem);
 
 void dense(const attend_call& call, const run_context& context);
 void vit_attend(const attend_call& call, const run_context& context);

@@ -43,30 +43,37 @@ struct sweep_call {
   __host__ __device__ int parts() const { return splits + (helpers > 0 ? 1 : 0); }
 };
 
-/// Shared memory of a thread block, and who it consists of. `panels` of 128 bytes make a key or a query.
-template <int panels_of_row, int groups_of_rows>
+/// Shared memory of a thread block, and who it consists of. `panels` of 128 bytes make a key or a query; keys may have a
+/// scale each.
+template <int panels_of_row, int groups_of_rows, bool has_key_scales = false>
 struct sweep_shape {
   static constexpr int panels = panels_of_row, row_groups = groups_of_rows;
+  static constexpr bool scales_keys = has_key_scales;
   static constexpr int threads = (row_groups + 1) * group_threads;
   static constexpr int panel_bytes = tile_keys * swizzle_row_bytes;
   static constexpr int stage_bytes = panels * panel_bytes;
   static constexpr int query_panel_bytes = group_rows * swizzle_row_bytes;
   static constexpr int group_bytes = panels * query_panel_bytes;
+  static constexpr int scale_bytes = scales_keys ? tile_keys * sizeof(float) : 0;
 
   static constexpr int room = 227 * 1024 - swizzle_atom_bytes;  // but for aligning
   static constexpr int barrier_room = 256;
-  static constexpr int stages = std::min(8, (room - barrier_room - row_groups * group_bytes) / stage_bytes);
-  static_assert(stages >= 2);
+  static constexpr int stages =
+      std::min(8, (room - barrier_room - row_groups * group_bytes) / (stage_bytes + scale_bytes));
+  static_assert(stages >= 3);  // for the turns of copy_scales
 
-  // Offsets: tiles of keys, then the queries of each group, then barriers.
+  // Offsets: tiles of keys, then the queries of each group, then scales of keys, then barriers.
   static constexpr int queries = stages * stage_bytes;
-  static constexpr int barriers = queries + row_groups * group_bytes;
+  static constexpr int scales = queries + row_groups * group_bytes;
+  static constexpr int barriers = scales + stages * scale_bytes;
   static constexpr int bytes = barriers + barrier_room + swizzle_atom_bytes;
 
-  // A stage is full when the copies are there, and empty when every warp has multiplied.
+  // A stage is full when the copies are there, and the scales of all lanes of a warp; it is empty when every warp has
+  // multiplied.
   struct ring {
     barrier full[stages], empty[stages];
   };
+  static constexpr int fillers = 1 + (scales_keys ? 32 : 0);
   static_assert(sizeof(ring) <= barrier_room);
 
   static constexpr bool moves_registers = row_groups == 4;
@@ -107,6 +114,23 @@ struct key_tiles {
   }
 };
 
+/// Where a tile of keys begins. No page ends within it.
+struct tile_place {
+  std::int32_t row = 0, page = 0;  // of contiguous keys the row among those of all sequences
+
+  tile_place() = default;
+  __device__ tile_place(const kernels::cache& keys, std::int64_t sequence, int tile) {
+    const int key = tile * tile_keys;
+    if (keys.block_table == nullptr) {
+      row = keys.cu_seqlens_kv[sequence] + key;
+    } else {
+      const auto page_size = static_cast<int>(keys.page_size);
+      page = keys.block_table[sequence * keys.table_stride + key / page_size];
+      row = key % page_size;
+    }
+  }
+};
+
 /// One warp; its first lane starts the copies.
 template <class T, class shape>
 __device__ void copy_keys(const sweep_call& s, char* tiles, typename shape::ring& ring) {
@@ -116,22 +140,13 @@ __device__ void copy_keys(const sweep_call& s, char* tiles, typename shape::ring
   for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
     const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
     const key_tiles keys(s, tokens, work.part);
-    std::int32_t row = 0, page = 0;  // of tile base + lane
+    tile_place place_of_lane;  // of the tile this many ahead
     for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
       const int ahead = (tile - keys.from) % 32;
-      if (ahead == 0) {
-        // Tables are read 32 tiles at a time, as each reading takes as long as a good part of a tile.
-        const int key = min(tile + lane, keys.to - 1) * tile_keys;
-        if (c.keys.block_table == nullptr) {
-          row = c.keys.cu_seqlens_kv[tokens.sequence] + key;
-        } else {
-          const auto page_size = static_cast<int>(c.keys.page_size);
-          page = c.keys.block_table[tokens.sequence * c.keys.table_stride + key / page_size];
-          row = key % page_size;
-        }
-      }
-      const std::int32_t tile_row = __shfl_sync(all_lanes, row, ahead);
-      const std::int32_t tile_page = __shfl_sync(all_lanes, page, ahead);
+      // Tables are read 32 tiles at a time, as each reading takes as long as a good part of a tile.
+      if (ahead == 0) place_of_lane = tile_place(c.keys, tokens.sequence, min(tile + lane, keys.to - 1));
+      const std::int32_t row = __shfl_sync(all_lanes, place_of_lane.row, ahead);
+      const std::int32_t page = __shfl_sync(all_lanes, place_of_lane.page, ahead);
       if (lane != 0) continue;
       barrier* const full = &ring.full[place.stage];
       wait_for(&ring.empty[place.stage], place.parity ^ 1);
@@ -139,13 +154,70 @@ __device__ void copy_keys(const sweep_call& s, char* tiles, typename shape::ring
 #pragma unroll
       for (int panel = 0; panel < shape::panels; ++panel)
         copy_box<3>(tiles + place.stage * shape::stage_bytes + panel * shape::panel_bytes, s.keys,
-                    {static_cast<std::int32_t>(panel * swizzle_row_bytes / sizeof(T)), tile_row, tile_page}, full);
+                    {static_cast<std::int32_t>(panel * swizzle_row_bytes / sizeof(T)), row, page}, full);
     }
   }
 }
 
-/// Rows `first` .. `first` + 63 of a tile of tokens, by their warpgroup, to `to`; zeros behind the last token.
+/// One of three warps, which take turns at tiles, as the way to scales through a table takes longer than a tile.
 template <class shape>
+__device__ void copy_scales(const sweep_call& s, char* tiles, typename shape::ring& ring) {
+  constexpr int warps = 3, each = tile_keys / 32;
+  const index_call& c = s.index;
+  const int lane = threadIdx.x % 32;
+  int turn = static_cast<int>(threadIdx.x) / 32 - 1;
+  ring_place<shape::stages> place;
+  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
+    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
+    const key_tiles keys(s, tokens, work.part);
+    const int end = cuda::keys_seen(c, tokens.first_sees, tokens.tokens - 1);
+#pragma unroll 1
+    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
+      if (turn-- > 0) continue;
+      turn = warps - 1;
+      const kernels::scales& all = c.keys.scale;
+      const tile_place at(c.keys, tokens.sequence, tile);
+      const float* const from = all.data + at.page * all.page_stride + (at.row + lane) * all.token_stride;
+      float scales[each];
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+        scales[i] = tile * tile_keys + 32 * i + lane < end ? from[32 * i * all.token_stride] : 0;
+      wait_for(&ring.empty[place.stage], place.parity ^ 1);
+      auto* const to = reinterpret_cast<float*>(tiles + shape::scales + place.stage * shape::scale_bytes);
+#pragma unroll
+      for (int i = 0; i < each; ++i) to[32 * i + lane] = scales[i];
+      arrive(&ring.full[place.stage]);
+    }
+  }
+}
+
+/// What the products of a row are multiplied by, but for scales that keys have of their own.
+template <class T, class shape>
+__device__ float row_factor(const index_call& c, std::int64_t row, int head) {
+  float factor = c.scale;
+  if constexpr (sizeof(T) == 1) {
+    if (c.q_scale != nullptr) factor *= c.q_scale[row * c.q_scale_row_stride + head * c.q_scale_head_stride];
+    if (!shape::scales_keys && c.keys.scale.data != nullptr) factor *= c.keys.scale.data[0];
+  }
+  return factor;
+}
+
+/// 16 bytes of a query; where a negative factor makes the least product the best, with the other sign.
+template <class T, class shape>
+__device__ uint4 query_piece(const index_call& c, std::int64_t row, int head, int piece) {
+  if constexpr (sizeof(T) == 2) {
+    return cuda::query_piece(c, row, head, piece);
+  } else {
+    if (piece * static_cast<int>(sizeof(uint4)) >= c.width) return {};
+    uint4 q = __ldg(reinterpret_cast<const uint4*>(c.q + row * c.q_row_stride + head * c.q_head_stride) + piece);
+    constexpr std::uint32_t signs = 0x80808080u;
+    if (row_factor<T, shape>(c, row, head) < 0) q.x ^= signs, q.y ^= signs, q.z ^= signs, q.w ^= signs;
+    return q;
+  }
+}
+
+/// Rows `first` .. `first` + 63 of a tile of tokens, by their warpgroup, to `to`; zeros behind the last token.
+template <class T, class shape>
 __device__ void copy_queries(const index_call& c, const query_tile& tokens, int first, char* to) {
   constexpr int chunks = swizzle_row_bytes / sizeof(uint4), pieces = shape::panels * chunks;
 #pragma unroll 4
@@ -154,7 +226,7 @@ __device__ void copy_queries(const index_call& c, const query_tile& tokens, int 
     const int token = (first + row) / c.heads, head = (first + row) % c.heads;
     char* const panel = to + piece / chunks * shape::query_panel_bytes;
     *reinterpret_cast<uint4*>(panel + swizzled(row, piece % chunks * sizeof(uint4))) =
-        token < tokens.tokens ? cuda::query_piece(c, tokens.first_row + token, head, piece) : uint4{};
+        token < tokens.tokens ? query_piece<T, shape>(c, tokens.first_row + token, head, piece) : uint4{};
   }
 }
 
@@ -231,18 +303,26 @@ __device__ void sweep_tiles(const sweep_call& s, char* tiles, typename shape::ri
   char* const queries = tiles + shape::queries + group * shape::group_bytes;
   const std::uint64_t query_descriptor = k_major_descriptor(cuda::shared_address(queries));
   const std::uint32_t tiles_at = cuda::shared_address(tiles);
-  const float scale = fabsf(c.scale);
   ring_place<shape::stages> place;
   for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
     const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
     if (tokens.tokens == 0) continue;
     const key_tiles keys(s, tokens, work.part);
     meet(1 + group, group_threads);  // for the products of the other warps with the queries before
-    copy_queries<shape>(c, tokens, group * group_rows, queries);
+    copy_queries<T, shape>(c, tokens, group * group_rows, queries);
     fence_for_async();
     meet(1 + group, group_threads);
 
     const row_view rows[2] = {row_view(c, tokens, first_row + lane / 4), row_view(c, tokens, first_row + 8 + lane / 4)};
+    float factors[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first_row + 8 * half + lane / 4;
+      // One number for all rows without scales, so the compiler need not keep two.
+      factors[half] = fabsf(sizeof(T) == 2 || row / c.heads >= tokens.tokens
+                                ? c.scale
+                                : row_factor<T, shape>(c, tokens.first_row + row / c.heads, row % c.heads));
+    }
     const int all_see = cuda::keys_seen(c, tokens.first_sees, 0);
     quad_list best[2] = {quad_list(cuda::wanted_blocks(c.rule)), quad_list(cuda::wanted_blocks(c.rule))};
     for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
@@ -250,6 +330,11 @@ __device__ void sweep_tiles(const sweep_call& s, char* tiles, typename shape::ri
       float products[product_values];
       multiply_tile<T, shape>(products, query_descriptor,
                               k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
+      if constexpr (shape::scales_keys) {
+        scale_columns(products,
+                      reinterpret_cast<const float*>(tiles + shape::scales + place.stage * shape::scale_bytes));
+        __syncwarp();  // all lanes have read
+      }
       if (lane == 0) arrive(&ring.empty[place.stage]);
       if ((tile + 1) * tile_keys > all_see)
         hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
@@ -258,7 +343,7 @@ __device__ void sweep_tiles(const sweep_call& s, char* tiles, typename shape::ri
       bool taken[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        scores[half] *= scale;
+        scores[half] *= factors[half];
         const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
         taken[half] = ranked && best[half].takes(scores[half]);
       }
@@ -282,7 +367,7 @@ __global__ void __launch_bounds__(shape::threads, 1) sweep(const __grid_constant
   auto& ring = *reinterpret_cast<typename shape::ring*>(tiles + shape::barriers);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shape::stages; ++i) {
-      make_barrier(&ring.full[i], 1);
+      make_barrier(&ring.full[i], shape::fillers);
       make_barrier(&ring.empty[i], shape::row_groups * 4);
     }
     publish_barriers();
@@ -291,7 +376,10 @@ __global__ void __launch_bounds__(shape::threads, 1) sweep(const __grid_constant
   __syncthreads();
   if (threadIdx.x < group_threads) {
     if constexpr (shape::moves_registers) give_registers<copier_registers>();
-    if (threadIdx.x < 32) copy_keys<T, shape>(s, tiles, ring);
+    if (threadIdx.x < 32)
+      copy_keys<T, shape>(s, tiles, ring);
+    else if constexpr (shape::scales_keys)
+      copy_scales<shape>(s, tiles, ring);
   } else {
     if constexpr (shape::moves_registers) take_registers<multiplier_registers>();
     sweep_tiles<T, shape>(s, tiles, ring);
@@ -309,6 +397,14 @@ void launch_shape(const sweep_call& s, int groups, int panels, cudaStream_t stre
   if (groups == 4 && panels == 2) return launch<T, sweep_shape<2, 4>>(s, stream);
   if (groups == 4) return launch<T, sweep_shape<1, 4>>(s, stream);
   if (panels == 2) return launch<T, sweep_shape<2, 2>>(s, stream);
+  launch<T, sweep_shape<1, 2>>(s, stream);
+}
+
+void launch_shape_e4m3(const sweep_call& s, int groups, bool has_key_scales, cudaStream_t stream) {
+  using T = __nv_fp8_e4m3;
+  if (groups == 4 && has_key_scales) return launch<T, sweep_shape<1, 4, true>>(s, stream);
+  if (groups == 4) return launch<T, sweep_shape<1, 4>>(s, stream);
+  if (has_key_scales) return launch<T, sweep_shape<1, 2, true>>(s, stream);
   launch<T, sweep_shape<1, 2>>(s, stream);
 }
 
@@ -359,10 +455,14 @@ sweep_plan plan_sweep(const msabench_problem& p) {
 }  // namespace
 
 bool takes_prefill_index(const msabench_problem& p) {
-  const bool indexes = p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
+  // What msa declares of its products holds for attention too, which multiplies more precisely than those of e4m3.
+  const bool is_e4m3 = same_type(p.q_idx, e4m3_type);
+  const bool indexes = p.op == MSABENCH_OP_INDEX || (p.op == MSABENCH_OP_MSA && !is_e4m3);
   const int wanted = p.topk - p.local_blocks - p.init_blocks;
   constexpr std::int64_t most_keys = 1 << 30;
-  return indexes && !cuda::streams(p) && p.block == tile_keys && wanted <= quad_list::places &&
+  // A piece of a query in e4m3 is 16 dims.
+  const bool is_taken_type = is_e4m3 ? p.di % 16 == 0 : !cuda::streams(p);
+  return indexes && is_taken_type && p.block == tile_keys && wanted <= quad_list::places &&
          p.page_size % tile_keys == 0 && p.max_kv_len <= most_keys;
 }
 
@@ -399,6 +499,8 @@ void prefill_index(const index_call& call, const run_context& context) {
   const int panels = static_cast<int>(ceil_div(call.width, panel_values));
   if (same_type(call.q_type, bf16_type))
     launch_shape<__nv_bfloat16>(s, plan.groups, panels, stream);
+  else if (same_type(call.q_type, e4m3_type))
+    launch_shape_e4m3(s, plan.groups, keys.scale.data != nullptr && keys.scale.token_stride != 0, stream);
   else
     launch_shape<__half>(s, plan.groups, panels, stream);
   if (s.lists != nullptr) cuda::merge_lists(call, s.lists, plan.parts(), stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index branch of many query tokens.
+// The index branch of many query tokens, and of any number of them in e4m3.
 #pragma once
 
 #include "kernels/cuda_sm90/operators.h"

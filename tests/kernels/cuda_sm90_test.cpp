@@ -2,13 +2,16 @@
 // What plugin `cuda_sm90` says of itself, which needs no device.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <string>
+
 #include "tests/kernels/plugin_session.h"
 
 using namespace msabench::plugin_test;
 
 namespace {
 
-constexpr msabench_dtype bf16{4, 16, 1};
+constexpr msabench_dtype bf16{4, 16, 1}, e4m3{10, 8, 1};
 constexpr std::uint64_t mebibyte = 1 << 20;
 
 msabench_problem m3(msabench_op op, std::int64_t tokens, std::int64_t context) {
@@ -69,6 +72,37 @@ TEST_F(cuda_sm90, has_no_scores_of_a_long_prefill_in_memory) {
     SCOPED_TRACE(tokens);
     EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_MSA, tokens, 1 << 20)), 256 * mebibyte);
   }
+}
+
+TEST_F(cuda_sm90, has_e4m3_in_index_alone) {
+  msabench_problem p = m3(MSABENCH_OP_INDEX, 8192, 1 << 17);
+  p.q_idx = p.k_idx = e4m3;
+  p.idx_scale = 2;
+  for (const std::int64_t tokens : {1, 8192}) {
+    p.total_q = p.max_q_len = tokens;
+    msabench_capability answer{};
+    answer.struct_size = sizeof answer;
+    ASSERT_EQ(plugin_->query(&p, &answer), MSABENCH_OK) << plugin_->last_error();
+    EXPECT_EQ(answer.numerics.score_acc.bits, 22);
+    EXPECT_EQ(answer.profile.batch_invariant, 1);
+  }
+  const auto refused = [&](const msabench_problem& asked) {
+    msabench_capability answer{};
+    answer.struct_size = sizeof answer;
+    EXPECT_EQ(plugin_->query(&asked, &answer), MSABENCH_UNSUPPORTED);
+    return std::string(plugin_->last_error());
+  };
+  for (const auto& plant : std::initializer_list<void (*)(msabench_problem&)>{
+           [](msabench_problem& q) { q.op = MSABENCH_OP_SCORE; }, [](msabench_problem& q) { q.op = MSABENCH_OP_MSA; },
+           [](msabench_problem& q) { q.block = 64; }, [](msabench_problem& q) { q.di = 120; },
+           [](msabench_problem& q) { q.topk = 18; }}) {
+    msabench_problem other = p;
+    plant(other);
+    EXPECT_EQ(refused(other).rfind("q_idx {10,8,1}:", 0), 0u) << plugin_->last_error();
+  }
+  msabench_problem attend = m3(MSABENCH_OP_ATTEND, 1, 8192);
+  attend.kv = e4m3;
+  EXPECT_EQ(refused(attend).rfind("kv {10,8,1}:", 0), 0u) << plugin_->last_error();
 }
 
 TEST_F(cuda_sm90, promises_equal_bits_in_any_batch_only_where_one_kernel_scores) {
