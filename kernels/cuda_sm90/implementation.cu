@@ -15,6 +15,22 @@ const char* enqueue_error() {
   return map_text != nullptr ? map_text : text;
 }
 
+// `msa` is that of plugin `cuda` still.
+msabench_profile profile(const msabench_problem& problem) {
+  msabench_profile delivered = cuda::portable_kernels.profile(problem);
+  if (problem.op == MSABENCH_OP_ATTEND) delivered.batch_invariant &= attend_is_batch_invariant(problem);
+  return delivered;
+}
+
+msabench_numerics numerics(const msabench_problem& problem) {
+  return problem.op == MSABENCH_OP_ATTEND ? attend_numerics(problem) : cuda::portable_kernels.numerics(problem);
+}
+
+double scratch_bytes(const msabench_problem& problem, int threads) {
+  return problem.op == MSABENCH_OP_ATTEND ? attend_scratch_bytes(problem)
+                                          : cuda::portable_kernels.scratch_bytes(problem, threads);
+}
+
 }  // namespace
 
 const kernels::implementation& hopper_kernels() {
@@ -23,6 +39,10 @@ const kernels::implementation& hopper_kernels() {
     all.name = "cuda_sm90";
     all.description = "wgmma and bulk copies on Hopper, and the kernels of cuda for what has none here";
     all.enqueue_error = enqueue_error;
+    all.profile = profile;
+    all.numerics = numerics;
+    all.scratch_bytes = scratch_bytes;
+    all.attend = attend;
     return all;
   }();
   return hopper;

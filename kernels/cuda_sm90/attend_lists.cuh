@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The selections of a chunk of tokens, sorted into work: tiles of neighbouring tokens that mostly read the same blocks, and
+// for all other tokens the selection turned round, from the blocks of each token to the tokens of each block.
+//
+// Where in a list something stands is another place in every run; no result depends on it.
+#pragma once
+
+#include <msabench/plugin.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_keys.cuh"
+
+namespace msabench::cuda_sm90 {
+
+using namespace msabench::kernels;
+
+/// Tokens of a tile that share the blocks of all of them.
+inline constexpr int tile_tokens = 8;
+/// Tokens of one block that are a unit of work, at the most.
+inline constexpr int work_tokens = 32;
+/// More blocks of one token don't go into the lanes of a warp.
+inline constexpr int most_listed = 32;
+
+/// Whether a tile of tokens reads its blocks together: all `blocks` of them for each token, instead of the `pairs` of a
+/// token and a block of its own. In eighths, what a pair costs alone is 14, and together with seven others 1 for each token.
+#ifndef MSABENCH_PAIR_COST
+#define MSABENCH_PAIR_COST 14
+#endif
+constexpr bool reads_together(std::uint32_t blocks, std::uint32_t pairs) {
+  constexpr std::uint32_t pair_cost = MSABENCH_PAIR_COST, shared_cost = tile_tokens * tile_tokens;
+  return blocks * shared_cost <= pairs * pair_cost;
+}
+/// Blocks that such a tile has at the most.
+constexpr std::int64_t most_shared_blocks(std::int64_t topk) { return topk * MSABENCH_PAIR_COST / tile_tokens; }
+
+/// A token of the chunk, for one KV head.
+struct alignas(16) listed_token {
+  std::uint32_t row;
+  std::uint32_t limit;  ///< keys that it sees
+  std::uint32_t count;  ///< of its blocks; 0: it has none, or is in a tile
+  std::uint32_t unused;
+};
+
+/// A block of a token: sequence * max_blocks + its number, and where the pair of both stands among those of a pass.
+struct alignas(8) listed_block {
+  std::uint32_t block, pair;
+};
+
+/// A token that reads a block, and how many of the block's keys it sees.
+struct alignas(8) token_pair {
+  std::uint32_t row, keys;
+};
+
+struct alignas(16) block_work {
+  std::uint32_t block, head, first_pair, count;
+};
+
+/// Tokens that read their blocks together, and how many these are.
+struct alignas(16) shared_tile {
+  std::uint32_t first, tokens;  ///< rows
+  std::uint32_t head, sequence, blocks;
+  std::uint32_t limits[tile_tokens];  ///< keys that each token sees; 0: it has none, or isn't there
+};
+/// A block of a tile, and its readers, a bit for each token.
+struct alignas(8) shared_block {
+  std::uint32_t block, readers;
+};
+
+/// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8. Heads are taken in passes,
+/// so that partial results of all need not be kept at the same time.
+struct attend_chunk {
+  std::int64_t first_tile, tiles;  ///< of 8 tokens
+  std::int64_t sequences, max_blocks;
+  std::int64_t pairs_of_head, works_of_pass;  ///< at the most
+  std::int64_t blocks_of_tile;                ///< room for
+  std::int32_t heads, topk;
+  std::int32_t heads_of_pass, passes;
+
+  std::uint32_t* counts;        ///< [heads][sequences * max_blocks] pairs; 0 at the start, and so are
+  std::uint32_t* work_counts;   ///< [passes],
+  std::uint32_t* work_cursors;  ///< [passes] works that have been begun, beside the first of each thread block,
+  std::uint32_t* tile_counts;   ///< [2] tiles that read together, and as work_cursors
+  std::uint32_t* begins;        ///< [heads][sequences * max_blocks] first pair, counted in the pass
+  listed_token* tokens;         ///< [heads][tiles * 8]
+  listed_block* blocks;         ///< [heads][tiles * 8][topk] ascending
+  token_pair* pairs;            ///< [heads][pairs_of_head]
+  block_work* works;            ///< [passes][works_of_pass]
+  shared_tile* shared_tiles;    ///< [heads * tiles]
+  shared_block* shared_blocks;  ///< [heads * tiles][blocks_of_tile]
+  uint4* partial_out;           ///< [heads_of_pass * pairs_of_head][8][32] of a pass: see attend_output.cuh
+  float2* partial_stats;        ///< [heads_of_pass * pairs_of_head][16] greatest score and sum of a row
+
+  __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
+  __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }
+  __host__ __device__ std::int64_t pairs_of_pass() const { return heads_of_pass * pairs_of_head; }
+};
+
+/// The chunk of a problem, laid out in `memory`; without memory, only its bytes are counted.
+attend_chunk lay_out_attend_chunk(const msabench_problem& problem, void* memory, double& bytes);
+
+/// Enqueues the kernels that sort the selections of a chunk. Tokens without keys are finished by them.
+void list_attend_work(const attend_call& call, const attend_chunk& chunk, cudaStream_t stream);
+
+}  // namespace msabench::cuda_sm90
