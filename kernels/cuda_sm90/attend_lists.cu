@@ -4,6 +4,7 @@
 #include <math_constants.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/common/check.h"
 #include "kernels/cuda/attention_output.cuh"
@@ -15,12 +16,15 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes of partial results that a chunk may keep: as many tokens as make each block worth reading.
+/// Bytes that results of pairs, and of tokens between passes, may take; and the tokens of a chunk, which are as many as make
+/// most blocks worth reading.
 #ifndef MSABENCH_PARTIAL_BYTES
-#define MSABENCH_PARTIAL_BYTES 560e6
+#define MSABENCH_PARTIAL_BYTES 244e6
 #endif
 constexpr double most_partial_bytes = MSABENCH_PARTIAL_BYTES;
-constexpr double partial_bytes = 16 * (128 * 2 + sizeof(float2));
+constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
+constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
+constexpr std::int64_t most_tokens = 8192;
 
 constexpr unsigned all_lanes = ~0u;
 
@@ -157,20 +161,26 @@ __device__ uint2 walk_counts(const std::uint32_t* counts, std::int64_t blocks, u
 
 __global__ void __launch_bounds__(scan_threads) list_works(attend_chunk chunk) {
   __shared__ std::uint32_t first_work;
-  const auto head = static_cast<std::int32_t>(blockIdx.x), pass = head / chunk.heads_of_pass;
+  const auto head = static_cast<std::int32_t>(blockIdx.x), group = head / chunk.heads_of_group;
   const std::int64_t blocks = chunk.blocks_of_head();
   const std::uint32_t* const counts = chunk.counts + head * blocks;
-  const auto first_pair = static_cast<std::uint32_t>(head % chunk.heads_of_pass * chunk.pairs_of_head);
+  const auto first_pair = static_cast<std::uint32_t>(head % chunk.heads_of_group * chunk.pairs_of_head);
   const uint2 all = walk_counts(counts, blocks, {first_pair, 0}, [&](std::int64_t b, std::uint32_t, uint2 before) {
     chunk.begins[head * blocks + b] = before.x;
   });
-  if (threadIdx.x == 0) first_work = atomicAdd(chunk.work_counts + pass, all.y);
+  std::uint32_t* const first_works = chunk.first_works + group * (chunk.ranges + 1);
+  // Heads of a group come in any order. A head with ranges is alone.
+  if (threadIdx.x == 0) first_work = chunk.ranges == 1 ? atomicAdd(first_works + 1, all.y) : 0;
   __syncthreads();
-  block_work* const works = chunk.works + pass * chunk.works_of_pass;
+  block_work* const works = chunk.works + group * chunk.works_of_group;
   walk_counts(counts, blocks, {first_pair, first_work}, [&](std::int64_t b, std::uint32_t count, uint2 before) {
     for (std::uint32_t i = 0; i < count; i += work_tokens)
       works[before.y + i / work_tokens] = {static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(head),
                                            before.x + i, min(count - i, static_cast<std::uint32_t>(work_tokens))};
+    if (chunk.ranges == 1) return;
+    const std::uint32_t next = before.y + (count + work_tokens - 1) / work_tokens;
+    const std::uint32_t end = b + 1 == blocks ? chunk.ranges : chunk.range_of(before.x + count);
+    for (std::uint32_t range = chunk.range_of(before.x); range < end; ++range) first_works[range + 1] = next;
   });
 }
 
@@ -180,12 +190,13 @@ __global__ void __launch_bounds__(256) place_pairs(attend_chunk chunk, std::int3
   if (item >= chunk.heads * chunk.tokens_of_head()) return;
   const listed_token token = chunk.tokens[item];
   if (i % chunk.topk >= token.count) return;
-  const std::int64_t head = item / chunk.tokens_of_head();
-  listed_block entry = chunk.blocks[i];
-  entry.pair += chunk.begins[head * chunk.blocks_of_head() + entry.block];
-  chunk.blocks[i].pair = entry.pair;
-  const std::uint32_t first_key = static_cast<std::uint32_t>(entry.block % chunk.max_blocks) * block_keys;
-  chunk.pairs[head / chunk.heads_of_pass * chunk.pairs_of_pass() + entry.pair] = {
+  const std::int64_t head = item / chunk.tokens_of_head(), group = head / chunk.heads_of_group;
+  const listed_block entry = chunk.blocks[i];
+  const std::uint32_t begin = chunk.begins[head * chunk.blocks_of_head() + entry.pass];
+  const std::uint32_t pair = begin + entry.place, range = chunk.range_of(begin);
+  chunk.blocks[i] = {range, pair - range * static_cast<std::uint32_t>(chunk.pairs_of_range)};
+  const std::uint32_t first_key = static_cast<std::uint32_t>(entry.pass % chunk.max_blocks) * block_keys;
+  chunk.pairs[group * chunk.pairs_of_group() + pair] = {
       token.row, min(token.limit - first_key, static_cast<std::uint32_t>(block_keys))};
 }
 
@@ -198,36 +209,52 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.heads = p.hkv;
   chunk.topk = p.topk;
   const std::int64_t all_tiles = std::max<std::int64_t>(1, cuda::token_tile_bound(p.total_q, p.batch, tile_tokens));
-  const auto most_tokens = static_cast<std::int64_t>(most_partial_bytes / (partial_bytes * p.topk));
   const bool fits = p.total_q <= most_tokens;
-  chunk.tiles = fits ? all_tiles : std::max<std::int64_t>(1, most_tokens / tile_tokens);
-  const std::int64_t tokens = fits ? std::max<std::int64_t>(p.total_q, 1) : chunk.tiles * tile_tokens;
+  chunk.tiles = fits ? all_tiles : most_tokens / tile_tokens;
+  const std::int64_t tokens = fits ? std::max<std::int64_t>(p.total_q, 1) : most_tokens;
   chunk.pairs_of_head = tokens * chunk.topk;
-  chunk.heads_of_pass =
-      static_cast<std::int32_t>(std::clamp<std::int64_t>(most_tokens / std::max<std::int64_t>(tokens, 1), 1, p.hkv));
-  chunk.passes = static_cast<std::int32_t>(ceil_div(p.hkv, chunk.heads_of_pass));
-  chunk.works_of_pass = chunk.pairs_of_pass() / work_tokens +
-                        std::min(chunk.pairs_of_pass(), chunk.heads_of_pass * chunk.blocks_of_head());
+  const double head_bytes = static_cast<double>(chunk.pairs_of_head) * pair_bytes;
+  chunk.heads_of_group = static_cast<std::int32_t>(std::clamp(most_partial_bytes / head_bytes, 1.0, static_cast<double>(p.hkv)));
+  chunk.groups = static_cast<std::int32_t>(ceil_div(p.hkv, chunk.heads_of_group));
+  chunk.ranges = 1;
+  chunk.pairs_of_range = chunk.pairs_of_group();
+  chunk.results = chunk.pairs_of_group();
+  if (head_bytes > most_partial_bytes) {
+    // The last block of a range may have all tokens.
+    const double states = static_cast<double>(chunk.tokens_of_head()) * state_bytes;
+    const double room = (most_partial_bytes - states) / pair_bytes - static_cast<double>(tokens);
+    chunk.ranges = static_cast<std::int32_t>(
+        std::ceil(static_cast<double>(chunk.pairs_of_head) / std::max(room, static_cast<double>(tokens))));
+    chunk.pairs_of_range = ceil_div(chunk.pairs_of_head, chunk.ranges);
+    chunk.results = chunk.pairs_of_range + tokens;
+  }
+  chunk.works_of_group = chunk.pairs_of_group() / work_tokens +
+                         std::min(chunk.pairs_of_group(), chunk.heads_of_group * chunk.blocks_of_head());
   chunk.blocks_of_tile = most_shared_blocks(chunk.topk);
 
   cuda::workspace_cutter cutter(memory);
   const auto blocks = static_cast<double>(chunk.heads * chunk.blocks_of_head());
   const auto listed = static_cast<double>(chunk.heads * chunk.tokens_of_head());
-  const auto shared = static_cast<double>(chunk.heads * chunk.tiles),
-             pairs = static_cast<double>(chunk.pairs_of_pass());
+  const auto shared = static_cast<double>(chunk.heads * chunk.tiles);
+  const auto pairs = static_cast<double>(chunk.groups * chunk.pairs_of_group());
+  const auto works = static_cast<double>(chunk.groups * chunk.works_of_group);
+  const auto results = static_cast<double>(chunk.results);
+  const double states = chunk.ranges == 1 ? 0 : static_cast<double>(chunk.tokens_of_head());
   chunk.counts = cutter.take<std::uint32_t>(blocks);
-  chunk.work_counts = cutter.take<std::uint32_t>(chunk.passes);
-  chunk.work_cursors = cutter.take<std::uint32_t>(chunk.passes);
+  chunk.first_works = cutter.take<std::uint32_t>(chunk.groups * (chunk.ranges + 1.0));
+  chunk.work_cursors = cutter.take<std::uint32_t>(static_cast<double>(chunk.groups * chunk.ranges));
   chunk.tile_counts = cutter.take<std::uint32_t>(2);
   chunk.begins = cutter.take<std::uint32_t>(blocks);
   chunk.tokens = cutter.take<listed_token>(listed);
   chunk.blocks = cutter.take<listed_block>(listed * chunk.topk);
-  chunk.pairs = cutter.take<token_pair>(pairs * chunk.passes);
-  chunk.works = cutter.take<block_work>(static_cast<double>(chunk.works_of_pass) * chunk.passes);
+  chunk.pairs = cutter.take<token_pair>(pairs);
+  chunk.works = cutter.take<block_work>(works);
   chunk.shared_tiles = cutter.take<shared_tile>(shared);
   chunk.shared_blocks = cutter.take<shared_block>(shared * static_cast<double>(chunk.blocks_of_tile));
-  chunk.partial_out = cutter.take<uint4>(pairs * 8 * 32);
-  chunk.partial_stats = cutter.take<float2>(pairs * 16);
+  chunk.partial_out = cutter.take<uint4>(results * 8 * 32);
+  chunk.partial_stats = cutter.take<float2>(results * 16);
+  chunk.state_out = cutter.take<float4>(states * 16 * 32);
+  chunk.state_stats = cutter.take<float2>(states * 16);
   bytes = cutter.bytes();
   return chunk;
 }

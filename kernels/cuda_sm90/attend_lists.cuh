@@ -42,9 +42,10 @@ struct alignas(16) listed_token {
   std::uint32_t unused;
 };
 
-/// A block of a token: sequence * max_blocks + its number, and where the pair of both stands among those of a pass.
+/// A block of a token: the pass that computes it, and the place of the result there. Until blocks have their passes, its
+/// number, sequence * max_blocks + ..., and its place among the pairs of that.
 struct alignas(8) listed_block {
-  std::uint32_t block, pair;
+  std::uint32_t pass, place;
 };
 
 /// A token that reads a block, and how many of the block's keys it sees.
@@ -67,33 +68,60 @@ struct alignas(8) shared_block {
   std::uint32_t block, readers;
 };
 
-/// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8. Heads are taken in passes,
-/// so that partial results of all need not be kept at the same time.
+/// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8.
+///
+/// The results of pairs are kept for one pass at a time. A pass goes through some heads, which are a group, or through a
+/// range of the blocks of one: as many whole blocks as begin within so many pairs. Later ranges add to what tokens have of
+/// earlier ones.
 struct attend_chunk {
   std::int64_t first_tile, tiles;  ///< of 8 tokens
   std::int64_t sequences, max_blocks;
-  std::int64_t pairs_of_head, works_of_pass;  ///< at the most
-  std::int64_t blocks_of_tile;                ///< room for
+  std::int64_t pairs_of_head, pairs_of_range, works_of_group, results;  ///< at the most; the last of a pass
+  std::int64_t blocks_of_tile;                                          ///< room for
   std::int32_t heads, topk;
-  std::int32_t heads_of_pass, passes;
+  std::int32_t heads_of_group, groups, ranges;
 
   std::uint32_t* counts;        ///< [heads][sequences * max_blocks] pairs; 0 at the start, and so are
-  std::uint32_t* work_counts;   ///< [passes],
-  std::uint32_t* work_cursors;  ///< [passes] works that have been begun, beside the first of each thread block,
+  std::uint32_t* first_works;   ///< [groups][ranges + 1],
+  std::uint32_t* work_cursors;  ///< [groups][ranges] works that have been begun, beside the first of each thread block,
   std::uint32_t* tile_counts;   ///< [2] tiles that read together, and as work_cursors
-  std::uint32_t* begins;        ///< [heads][sequences * max_blocks] first pair, counted in the pass
+  std::uint32_t* begins;        ///< [heads][sequences * max_blocks] first pair, counted in the group
   listed_token* tokens;         ///< [heads][tiles * 8]
   listed_block* blocks;         ///< [heads][tiles * 8][topk] ascending
-  token_pair* pairs;            ///< [heads][pairs_of_head]
-  block_work* works;            ///< [passes][works_of_pass]
+  token_pair* pairs;            ///< [groups][heads_of_group * pairs_of_head]
+  block_work* works;            ///< [groups][works_of_group]
   shared_tile* shared_tiles;    ///< [heads * tiles]
   shared_block* shared_blocks;  ///< [heads * tiles][blocks_of_tile]
-  uint4* partial_out;           ///< [heads_of_pass * pairs_of_head][8][32] of a pass: see attend_output.cuh
-  float2* partial_stats;        ///< [heads_of_pass * pairs_of_head][16] greatest score and sum of a row
+  uint4* partial_out;           ///< [results][8][32] as the lanes of a warp have it
+  float2* partial_stats;        ///< [results][16] greatest score and sum of a row
+  float4* state_out;            ///< [tiles * 8][16][32] of a token's earlier ranges; unused where there is one
+  float2* state_stats;          ///< [tiles * 8][16]
 
   __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }
-  __host__ __device__ std::int64_t pairs_of_pass() const { return heads_of_pass * pairs_of_head; }
+  __host__ __device__ std::int64_t pairs_of_group() const { return heads_of_group * pairs_of_head; }
+  /// Of a block, by its first pair.
+  __device__ std::uint32_t range_of(std::uint32_t pair) const {
+    return ranges == 1 ? 0
+                       : min(pair / static_cast<std::uint32_t>(pairs_of_range), static_cast<std::uint32_t>(ranges - 1));
+  }
+};
+
+/// One of the passes over a chunk.
+struct attend_pass {
+  std::int32_t group, range;
+
+  __device__ std::uint32_t first_work(const attend_chunk& chunk) const { return works(chunk)[0]; }
+  __device__ std::uint32_t end_work(const attend_chunk& chunk) const { return works(chunk)[1]; }
+  /// Where the result of a pair of the group goes.
+  __device__ std::int64_t place(const attend_chunk& chunk, std::uint32_t pair) const {
+    return pair - range * chunk.pairs_of_range;
+  }
+
+ private:
+  __device__ const std::uint32_t* works(const attend_chunk& chunk) const {
+    return chunk.first_works + group * (chunk.ranges + 1) + range;
+  }
 };
 
 /// The chunk of a problem, laid out in `memory`; without memory, only its bytes are counted.

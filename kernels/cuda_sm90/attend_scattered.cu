@@ -15,11 +15,6 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-/// A pass over the pairs of some heads.
-struct scattered_pass {
-  std::int32_t number, first_head, heads;
-};
-
 struct scattered_shared {
   static constexpr int block_stages = 2, consumers = 3, query_stages = 2 * consumers;
   static constexpr int threads = 128 * (1 + consumers), producer_registers = 32, consumer_registers = 160;
@@ -52,22 +47,23 @@ using block_ring = ring_place<scattered_shared::block_stages>;
 using query_ring = ring_place<scattered_shared::query_stages>;
 
 /// The last blocks of sequences have most tokens, so works are taken from the end.
-__device__ void bring_blocks(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, int pass,
-                             scattered_shared& shared) {
+__device__ void bring_blocks(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
+                             attend_pass pass, scattered_shared& shared) {
   const int lane = threadIdx.x % 32;
-  const std::uint32_t all = chunk.work_counts[pass];
-  const block_work* const works = chunk.works + pass * chunk.works_of_pass;
+  const std::uint32_t end = pass.end_work(chunk), all = end - pass.first_work(chunk);
+  const block_work* const works = chunk.works + pass.group * chunk.works_of_group;
+  std::uint32_t* const cursor = chunk.work_cursors + pass.group * chunk.ranges + pass.range;
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
   std::uint32_t number = blockIdx.x;
   for (block_ring at;; at.next()) {
     block_work work{};
     block_source source;
     if (number < all) {
-      work = works[all - 1 - number];
+      work = works[end - 1 - number];
       source = {call, maps.rows_of_box, work.block / max_blocks, work.block % max_blocks};
     }
     std::uint32_t taken = 0;
-    if (lane == 0) taken = atomicAdd(chunk.work_cursors + pass, 1u);
+    if (lane == 0) taken = atomicAdd(cursor, 1u);
     wait_for(shared.block_free + at.stage, at.parity ^ 1);
     if (lane == 0) {
       shared.works[at.stage] = work;
@@ -82,10 +78,10 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
   }
 }
 
-__device__ void bring_queries(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, int pass,
-                              scattered_shared& shared) {
+__device__ void bring_queries(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
+                              attend_pass pass, scattered_shared& shared) {
   const int lane = threadIdx.x % 32;
-  const token_pair* const pairs = chunk.pairs + pass * chunk.pairs_of_pass();
+  const token_pair* const pairs = chunk.pairs + pass.group * chunk.pairs_of_group();
   query_ring to;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
@@ -113,10 +109,10 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
 /// The result of a token and a block: the sum of weighted values over the sum of weights, rounded, in the order in which
 /// the lanes have it; greatest scores and sums of rows apart.
 template <class T>
-__device__ void store_partial(const attend_chunk& chunk, std::int64_t pair, const float (&out)[64],
+__device__ void store_partial(const attend_chunk& chunk, std::int64_t place, const float (&out)[64],
                               const float (&most)[2], const float (&sum)[2]) {
   const int lane = threadIdx.x % 32;
-  uint4* const to = chunk.partial_out + pair * 8 * 32 + lane;
+  uint4* const to = chunk.partial_out + place * 8 * 32 + lane;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float inverse = cuda::inverse_sum(sum[half]);
@@ -130,12 +126,13 @@ __device__ void store_partial(const attend_chunk& chunk, std::int64_t pair, cons
       }
       __stcs(to + (half * 4 + part) * 32, uint4{words[0], words[1], words[2], words[3]});
     }
-    if (lane % 4 == 0) __stcs(chunk.partial_stats + pair * 16 + half * 8 + lane / 4, float2{most[half], sum[half]});
+    if (lane % 4 == 0) __stcs(chunk.partial_stats + place * 16 + half * 8 + lane / 4, float2{most[half], sum[half]});
   }
 }
 
 template <class T>
-__device__ void consume(const attend_call& call, const attend_chunk& chunk, int consumer, scattered_shared& shared) {
+__device__ void consume(const attend_call& call, const attend_chunk& chunk, attend_pass pass, int consumer,
+                        scattered_shared& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
   query_ring from;
@@ -176,7 +173,8 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
       commit_products();
       finish_products<0>();
       pin(out);
-      if (first + warp < work.count) store_partial<T>(chunk, work.first_pair + first + warp, out, most, sum);
+      if (first + warp < work.count)
+        store_partial<T>(chunk, pass.place(chunk, work.first_pair + first + warp), out, most, sum);
     }
     __syncwarp();
     if (lane == 0) arrive(shared.block_free + at.stage);
@@ -186,10 +184,10 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
 template <class T>
 __global__ void __launch_bounds__(scattered_shared::threads, 1)
     attend_blocks(const __grid_constant__ attend_maps maps, const __grid_constant__ attend_call call,
-                  const __grid_constant__ attend_chunk chunk, int pass) {
+                  const __grid_constant__ attend_chunk chunk, attend_pass pass) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<scattered_shared*>(memory);
-  if (blockIdx.x >= chunk.work_counts[pass]) return;
+  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) return;
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -199,48 +197,91 @@ __global__ void __launch_bounds__(scattered_shared::threads, 1)
     if (warp == 1) bring_queries(call, maps, chunk, pass, shared);
   } else {
     take_registers<scattered_shared::consumer_registers>();
-    consume<T>(call, chunk, warp / 4 - 1, shared);
+    consume<T>(call, chunk, pass, warp / 4 - 1, shared);
   }
 }
 
-/// A warp for each token of some heads.
+/// A warp for each token of the heads of a group.
 constexpr int combine_warps = 4;
+
+/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t; greatest
+/// scores and sums of row `lane % 16`.
+struct token_state {
+  float out[64];
+  float most, sum;
+
+  __device__ void load(const attend_chunk& chunk, std::int64_t token) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const float4 values = __ldcs(chunk.state_out + (token * 16 + i) * 32 + lane);
+      out[i * 4] = values.x, out[i * 4 + 1] = values.y, out[i * 4 + 2] = values.z, out[i * 4 + 3] = values.w;
+    }
+    const float2 stats = chunk.state_stats[token * 16 + lane % 16];
+    most = stats.x, sum = stats.y;
+  }
+  __device__ void store(const attend_chunk& chunk, std::int64_t token) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      __stcs(chunk.state_out + (token * 16 + i) * 32 + lane,
+             float4{out[i * 4], out[i * 4 + 1], out[i * 4 + 2], out[i * 4 + 3]});
+    if (lane < 16) chunk.state_stats[token * 16 + lane] = {most, sum};
+  }
+};
 
 template <class T>
 __global__ void __launch_bounds__(32 * combine_warps)
     combine_blocks(const __grid_constant__ attend_call call, const __grid_constant__ attend_chunk chunk,
-                   scattered_pass pass) {
+                   attend_pass pass) {
   __shared__ float weights_of[combine_warps][most_listed][token_heads];
-  __shared__ std::uint32_t pairs_of[combine_warps][most_listed];
+  __shared__ std::uint32_t places_of[combine_warps][most_listed];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
   auto& weights = weights_of[warp];
-  auto& pairs = pairs_of[warp];
-  const std::int64_t local = std::int64_t{blockIdx.x} * combine_warps + warp;
-  if (local >= pass.heads * chunk.tokens_of_head()) return;
-  const std::int64_t item = pass.first_head * chunk.tokens_of_head() + local, head = item / chunk.tokens_of_head();
+  auto& places = places_of[warp];
+  const std::int64_t item =
+      pass.group * chunk.heads_of_group * chunk.tokens_of_head() + std::int64_t{blockIdx.x} * combine_warps + warp;
+  const std::int64_t head = item / chunk.tokens_of_head(), local = item % chunk.tokens_of_head();
+  if (head >= min((pass.group + 1) * chunk.heads_of_group, chunk.heads)) return;
   const listed_token token = chunk.tokens[item];
-  const auto count = static_cast<int>(token.count);
+  const bool is_block = lane < static_cast<int>(token.count);
+  const listed_block block = is_block ? chunk.blocks[item * chunk.topk + lane] : listed_block{};
+  const unsigned lanes = __ballot_sync(~0u, is_block && block.pass == static_cast<unsigned>(pass.range));
+  const int count = __popc(lanes);
   if (count == 0) return;
-  if (lane < count) pairs[lane] = chunk.blocks[item * chunk.topk + lane].pair;
+  const bool has_earlier = __any_sync(~0u, is_block && block.pass < static_cast<unsigned>(pass.range));
+  const bool has_later = __any_sync(~0u, is_block && block.pass > static_cast<unsigned>(pass.range));
+  if (lanes >> lane & 1) places[__popc(lanes & ((1u << lane) - 1))] = block.place;
   __syncwarp();
 
   // A lane has a row, and every second block; the sums of both are added up in the order of blocks.
+  token_state state{};
+  state.most = -CUDART_INF_F;
+  if (has_earlier) state.load(chunk, local);
   const int row = lane % token_heads, parity = lane / token_heads;
-  float most = -CUDART_INF_F, sum = 0;
+  float most = state.most;
   for (int i = parity; i < count; i += 2)
-    most = fmaxf(most, __ldcg(chunk.partial_stats + std::int64_t{pairs[i]} * 16 + row).x);
+    most = fmaxf(most, __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row).x);
   most = fmaxf(most, __shfl_xor_sync(~0u, most, token_heads));
+  const float reference = cuda::reference_score(most);
   for (int i = parity; i < count; i += 2) {
-    const float2 stats = __ldcg(chunk.partial_stats + std::int64_t{pairs[i]} * 16 + row);
-    weights[i][row] = stats.y * cuda::exp2_approximately(stats.x - cuda::reference_score(most));
+    const float2 stats = __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row);
+    weights[i][row] = stats.y * cuda::exp2_approximately(stats.x - reference);
   }
   __syncwarp();
-  for (int i = 0; i < count; ++i) sum += weights[i][row];
+  if (has_earlier) {
+    const float factor = cuda::exp2_approximately(state.most - reference);
+    state.sum *= factor;
+    const float factors[2] = {__shfl_sync(~0u, factor, g), __shfl_sync(~0u, factor, g + 8)};
+#pragma unroll
+    for (int i = 0; i < 64; ++i) state.out[i] *= factors[i / 2 % 2];
+  }
+  state.most = most;
+  for (int i = 0; i < count; ++i) state.sum += weights[i][row];
 
-  float out[64] = {};
 #pragma unroll 2
   for (int i = 0; i < count; ++i) {
-    const uint4* const from = chunk.partial_out + std::int64_t{pairs[i]} * 8 * 32 + lane;
+    const uint4* const from = chunk.partial_out + std::int64_t{places[i]} * 8 * 32 + lane;
     uint4 parts[8];
 #pragma unroll
     for (int part = 0; part < 8; ++part) parts[part] = __ldcs(from + part * 32);
@@ -253,30 +294,33 @@ __global__ void __launch_bounds__(32 * combine_warps)
         const float2 values =
             cuda::storage<T>::widen(reinterpret_cast<const typename cuda::storage<T>::pair&>(words[j]));
         const int first = (part % 4 * 4 + j) * 4 + part / 4 * 2;
-        out[first] = __fmaf_rn(values.x, factors[part / 4], out[first]);
-        out[first + 1] = __fmaf_rn(values.y, factors[part / 4], out[first + 1]);
+        state.out[first] = __fmaf_rn(values.x, factors[part / 4], state.out[first]);
+        state.out[first + 1] = __fmaf_rn(values.y, factors[part / 4], state.out[first + 1]);
       }
     }
   }
-  const float inverses[2] = {cuda::inverse_sum(__shfl_sync(~0u, sum, g)),
-                             cuda::inverse_sum(__shfl_sync(~0u, sum, g + 8))};
-  write_token<T>(call, token.row, head, out, inverses);
-  if (lane < call.group) write_lse(call, token.row, head, row, most, sum);
+  if (has_later) {
+    state.store(chunk, local);
+    return;
+  }
+  const float inverses[2] = {cuda::inverse_sum(__shfl_sync(~0u, state.sum, g)),
+                             cuda::inverse_sum(__shfl_sync(~0u, state.sum, g + 8))};
+  write_token<T>(call, token.row, head, state.out, inverses);
+  if (lane < call.group) write_lse(call, token.row, head, row, state.most, state.sum);
 }
 
 template <class T>
 void attend_as(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream) {
   constexpr std::size_t shared = sizeof(scattered_shared);
   cuda::allow_shared_memory(attend_blocks<T>, shared);
-  for (scattered_pass pass{}; pass.number < chunk.passes; ++pass.number) {
-    pass.first_head = pass.number * chunk.heads_of_pass;
-    pass.heads = std::min(chunk.heads_of_pass, chunk.heads - pass.first_head);
-    attend_blocks<T><<<static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads, shared, stream>>>(
-        maps, call, chunk, pass.number);
-    const std::int64_t tokens = pass.heads * chunk.tokens_of_head();
-    combine_blocks<T><<<static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps)), 32 * combine_warps, 0, stream>>>(
-        call, chunk, pass);
-  }
+  const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
+  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
+  for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
+    for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
+      attend_blocks<T><<<static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads, shared, stream>>>(
+          maps, call, chunk, pass);
+      combine_blocks<T><<<combine_grid, 32 * combine_warps, 0, stream>>>(call, chunk, pass);
+    }
 }
 
 }  // namespace

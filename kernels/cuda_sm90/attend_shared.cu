@@ -169,6 +169,7 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
       release(shared.keys_free + keys_at.stage);
       keys_at.next();
       weigh_scores(scores, keys, scale, most, sum, factors);
+      pin(scores);  // before the products before are waited for
       finish_products<0>();
       pin(out);
       release(shared.values_free + values_at.stage);
@@ -194,8 +195,7 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
     if (lane % 4 == 0)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        if (const int r = lane / 4 + half * 8; r < call.group)
-          write_lse(call, row, head, r, most[half], sums[half]);
+        if (const int r = lane / 4 + half * 8; r < call.group) write_lse(call, row, head, r, most[half], sums[half]);
   }
 }
 
