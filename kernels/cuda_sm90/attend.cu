@@ -21,7 +21,8 @@ bool takes_attend(const msabench_problem& p) {
   // Boxes of fewer rows than a swizzle has don't fit beside each other.
   constexpr std::int32_t least_box = 8;
   const bool paged_well = p.page_layout == 0 || std::gcd(p.page_size, block_keys) >= least_box;
-  return shared && paged_well && p.d == head_columns && p.block == block_keys && p.topk <= most_listed &&
+  const bool typed = same_type(p.kv, p.q) && same_type(p.out, p.q) && p.q.bits == 16;
+  return shared && paged_well && typed && p.d == head_columns && p.block == block_keys && p.topk <= most_listed &&
          p.hq / p.hkv <= token_heads && p.kv_scale == 0 && p.softmax_scale >= 0;
 }
 

@@ -18,10 +18,7 @@ using cuda::ceil_div;
 
 /// Bytes that results of pairs, and of tokens between passes, may take; and the tokens of a chunk, which are as many as make
 /// most blocks worth reading.
-#ifndef MSABENCH_PARTIAL_BYTES
-#define MSABENCH_PARTIAL_BYTES 244e6
-#endif
-constexpr double most_partial_bytes = MSABENCH_PARTIAL_BYTES;
+constexpr double most_partial_bytes = 244e6;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
 constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
 constexpr std::int64_t most_tokens = 8192;
@@ -214,7 +211,8 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   const std::int64_t tokens = fits ? std::max<std::int64_t>(p.total_q, 1) : most_tokens;
   chunk.pairs_of_head = tokens * chunk.topk;
   const double head_bytes = static_cast<double>(chunk.pairs_of_head) * pair_bytes;
-  chunk.heads_of_group = static_cast<std::int32_t>(std::clamp(most_partial_bytes / head_bytes, 1.0, static_cast<double>(p.hkv)));
+  chunk.heads_of_group =
+      static_cast<std::int32_t>(std::clamp(most_partial_bytes / head_bytes, 1.0, static_cast<double>(p.hkv)));
   chunk.groups = static_cast<std::int32_t>(ceil_div(p.hkv, chunk.heads_of_group));
   chunk.ranges = 1;
   chunk.pairs_of_range = chunk.pairs_of_group();

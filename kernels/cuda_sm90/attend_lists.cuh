@@ -22,17 +22,14 @@ inline constexpr int work_tokens = 32;
 /// More blocks of one token don't go into the lanes of a warp.
 inline constexpr int most_listed = 32;
 
-/// Whether a tile of tokens reads its blocks together: all `blocks` of them for each token, instead of the `pairs` of a
-/// token and a block of its own. In eighths, what a pair costs alone is 14, and together with seven others 1 for each token.
-#ifndef MSABENCH_PAIR_COST
-#define MSABENCH_PAIR_COST 14
-#endif
+/// What a pair of a token and a block costs alone, in eighths of what it costs among eight tokens that read the block.
+inline constexpr std::uint32_t pair_cost = 14;
+/// Whether a tile of tokens reads its blocks together: all `blocks` of them for each token, instead of `pairs` alone.
 constexpr bool reads_together(std::uint32_t blocks, std::uint32_t pairs) {
-  constexpr std::uint32_t pair_cost = MSABENCH_PAIR_COST, shared_cost = tile_tokens * tile_tokens;
-  return blocks * shared_cost <= pairs * pair_cost;
+  return blocks * tile_tokens * 8 <= pairs * pair_cost;
 }
 /// Blocks that such a tile has at the most.
-constexpr std::int64_t most_shared_blocks(std::int64_t topk) { return topk * MSABENCH_PAIR_COST / tile_tokens; }
+constexpr std::int64_t most_shared_blocks(std::int64_t topk) { return topk * pair_cost / 8; }
 
 /// A token of the chunk, for one KV head.
 struct alignas(16) listed_token {
