@@ -111,16 +111,16 @@ int main(int argc, char** argv) {
   cudaStreamCreate(&stream);
 
   std::vector<setting> settings;
-  for (const char* selection : {"random", "shared64", "mix", "half"}) settings.push_back({most_tokens, most, selection, 244e6});
+  for (const char* selection : {"random", "shared64", "mix", "half"}) settings.push_back({most_tokens, most, selection, 256e6});
   if (quick) {
     settings.push_back({most_tokens, most, "random", 8e6});
     settings.push_back({500, most - 37, "random", 8e6});
     settings.push_back({500, most - 37, "half", 1e9});
   } else {
-    for (double budget : {300e6, 600e6, 2.6e9}) settings.push_back({most_tokens, most, "random", budget});
-    settings.push_back({8192, 8192, "random", 244e6});
-    settings.push_back({8192, 131072, "random", 244e6});
-    settings.push_back({2048, most, "random", 244e6});
+    for (double budget : {420e6, 600e6, 2.6e9}) settings.push_back({most_tokens, most, "random", budget});
+    settings.push_back({8192, 8192, "random", 256e6});
+    settings.push_back({8192, 131072, "random", 256e6});
+    settings.push_back({2048, most, "random", 256e6});
   }
   int failures = 0;
   for (const setting& s : settings) {

@@ -4,7 +4,6 @@
 #include <math_constants.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/common/check.h"
 #include "kernels/cuda/attention_output.cuh"
@@ -18,7 +17,7 @@ using cuda::ceil_div;
 
 /// Bytes that results of pairs, and of tokens between passes, may take; and the tokens of a chunk, which are as many as make
 /// most blocks worth reading.
-constexpr double most_partial_bytes = 244e6;
+constexpr double most_partial_bytes = 256e6;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
 constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
 constexpr std::int64_t most_tokens = 8192;
@@ -156,28 +155,53 @@ __device__ uint2 walk_counts(const std::uint32_t* counts, std::int64_t blocks, u
   return before;
 }
 
+/// The last boundary of blocks that is not behind `most`. By all threads.
+__device__ std::uint32_t boundary(const std::uint32_t* begins, std::int64_t blocks, std::uint32_t all,
+                                  std::uint32_t most) {
+  __shared__ std::uint32_t greatest;
+  if (all <= most) return all;
+  __syncthreads();  // readers of the boundary before have done
+  if (threadIdx.x == 0) greatest = 0;
+  __syncthreads();
+  std::uint32_t found = 0;
+  for (std::int64_t b = threadIdx.x; b < blocks; b += scan_threads)
+    if (begins[b] <= most) found = max(found, begins[b]);
+  found = __reduce_max_sync(all_lanes, found);
+  if (threadIdx.x % 32 == 0) atomicMax(&greatest, found);
+  __syncthreads();
+  return greatest;
+}
+
 __global__ void __launch_bounds__(scan_threads) list_works(attend_chunk chunk) {
   __shared__ std::uint32_t first_work;
   const auto head = static_cast<std::int32_t>(blockIdx.x), group = head / chunk.heads_of_group;
   const std::int64_t blocks = chunk.blocks_of_head();
   const std::uint32_t* const counts = chunk.counts + head * blocks;
+  std::uint32_t* const begins = chunk.begins + head * blocks;
   const auto first_pair = static_cast<std::uint32_t>(head % chunk.heads_of_group * chunk.pairs_of_head);
-  const uint2 all = walk_counts(counts, blocks, {first_pair, 0}, [&](std::int64_t b, std::uint32_t, uint2 before) {
-    chunk.begins[head * blocks + b] = before.x;
-  });
+  const uint2 all = walk_counts(counts, blocks, {first_pair, 0},
+                                [&](std::int64_t b, std::uint32_t, uint2 before) { begins[b] = before.x; });
   std::uint32_t* const first_works = chunk.first_works + group * (chunk.ranges + 1);
+  std::uint32_t* const first_pairs = chunk.first_pairs + group * (chunk.ranges + 1);
   // Heads of a group come in any order. A head with ranges is alone.
   if (threadIdx.x == 0) first_work = chunk.ranges == 1 ? atomicAdd(first_works + 1, all.y) : 0;
   __syncthreads();
+  if (chunk.ranges > 1)
+    for (std::uint32_t range = 1, from = 0; range <= static_cast<std::uint32_t>(chunk.ranges); ++range) {
+      from = boundary(begins, blocks, all.x, from + static_cast<std::uint32_t>(chunk.pairs_of_pass));
+      if (threadIdx.x == 0) first_pairs[range] = from;
+    }
+  __syncthreads();
   block_work* const works = chunk.works + group * chunk.works_of_group;
   walk_counts(counts, blocks, {first_pair, first_work}, [&](std::int64_t b, std::uint32_t count, uint2 before) {
+    if (count == 0) return;
     for (std::uint32_t i = 0; i < count; i += work_tokens)
       works[before.y + i / work_tokens] = {static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(head),
                                            before.x + i, min(count - i, static_cast<std::uint32_t>(work_tokens))};
     if (chunk.ranges == 1) return;
-    const std::uint32_t next = before.y + (count + work_tokens - 1) / work_tokens;
-    const std::uint32_t end = b + 1 == blocks ? chunk.ranges : chunk.range_of(before.x + count);
-    for (std::uint32_t range = chunk.range_of(before.x); range < end; ++range) first_works[range + 1] = next;
+    const std::uint32_t end = before.x + count, works_end = before.y + (count + work_tokens - 1) / work_tokens;
+    for (std::int32_t range = 1; range <= chunk.ranges; ++range)
+      if (first_pairs[range] == end) first_works[range] = works_end;
   });
 }
 
@@ -190,8 +214,11 @@ __global__ void __launch_bounds__(256) place_pairs(attend_chunk chunk, std::int3
   const std::int64_t head = item / chunk.tokens_of_head(), group = head / chunk.heads_of_group;
   const listed_block entry = chunk.blocks[i];
   const std::uint32_t begin = chunk.begins[head * chunk.blocks_of_head() + entry.pass];
-  const std::uint32_t pair = begin + entry.place, range = chunk.range_of(begin);
-  chunk.blocks[i] = {range, pair - range * static_cast<std::uint32_t>(chunk.pairs_of_range)};
+  const std::uint32_t pair = begin + entry.place;
+  const std::uint32_t* const first_pairs = chunk.first_pairs + group * (chunk.ranges + 1);
+  std::uint32_t range = 0;
+  while (range + 1 < static_cast<std::uint32_t>(chunk.ranges) && pair >= first_pairs[range + 1]) ++range;
+  chunk.blocks[i] = {range, pair - first_pairs[range]};
   const std::uint32_t first_key = static_cast<std::uint32_t>(entry.pass % chunk.max_blocks) * block_keys;
   chunk.pairs[group * chunk.pairs_of_group() + pair] = {
       token.row, min(token.limit - first_key, static_cast<std::uint32_t>(block_keys))};
@@ -215,16 +242,12 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
       static_cast<std::int32_t>(std::clamp(most_partial_bytes / head_bytes, 1.0, static_cast<double>(p.hkv)));
   chunk.groups = static_cast<std::int32_t>(ceil_div(p.hkv, chunk.heads_of_group));
   chunk.ranges = 1;
-  chunk.pairs_of_range = chunk.pairs_of_group();
-  chunk.results = chunk.pairs_of_group();
+  chunk.pairs_of_pass = chunk.pairs_of_group();
   if (head_bytes > most_partial_bytes) {
-    // The last block of a range may have all tokens.
-    const double states = static_cast<double>(chunk.tokens_of_head()) * state_bytes;
-    const double room = (most_partial_bytes - states) / pair_bytes - static_cast<double>(tokens);
-    chunk.ranges = static_cast<std::int32_t>(
-        std::ceil(static_cast<double>(chunk.pairs_of_head) / std::max(room, static_cast<double>(tokens))));
-    chunk.pairs_of_range = ceil_div(chunk.pairs_of_head, chunk.ranges);
-    chunk.results = chunk.pairs_of_range + tokens;
+    const double room = (most_partial_bytes - static_cast<double>(chunk.tokens_of_head()) * state_bytes) / pair_bytes;
+    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(room), 2 * tokens);
+    // A block has all tokens at the most.
+    chunk.ranges = static_cast<std::int32_t>(ceil_div(chunk.pairs_of_head, chunk.pairs_of_pass - tokens));
   }
   chunk.works_of_group = chunk.pairs_of_group() / work_tokens +
                          std::min(chunk.pairs_of_group(), chunk.heads_of_group * chunk.blocks_of_head());
@@ -236,12 +259,13 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   const auto shared = static_cast<double>(chunk.heads * chunk.tiles);
   const auto pairs = static_cast<double>(chunk.groups * chunk.pairs_of_group());
   const auto works = static_cast<double>(chunk.groups * chunk.works_of_group);
-  const auto results = static_cast<double>(chunk.results);
+  const auto results = static_cast<double>(chunk.pairs_of_pass);
   const double states = chunk.ranges == 1 ? 0 : static_cast<double>(chunk.tokens_of_head());
   chunk.counts = cutter.take<std::uint32_t>(blocks);
   chunk.first_works = cutter.take<std::uint32_t>(chunk.groups * (chunk.ranges + 1.0));
   chunk.work_cursors = cutter.take<std::uint32_t>(static_cast<double>(chunk.groups * chunk.ranges));
   chunk.tile_counts = cutter.take<std::uint32_t>(2);
+  chunk.first_pairs = cutter.take<std::uint32_t>(chunk.groups * (chunk.ranges + 1.0));
   chunk.begins = cutter.take<std::uint32_t>(blocks);
   chunk.tokens = cutter.take<listed_token>(listed);
   chunk.blocks = cutter.take<listed_block>(listed * chunk.topk);

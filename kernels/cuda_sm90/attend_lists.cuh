@@ -68,13 +68,13 @@ struct alignas(8) shared_block {
 /// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8.
 ///
 /// The results of pairs are kept for one pass at a time. A pass goes through some heads, which are a group, or through a
-/// range of the blocks of one: as many whole blocks as begin within so many pairs. Later ranges add to what tokens have of
-/// earlier ones.
+/// range of the blocks of one: as many whole blocks as there is room for. Later ranges add to what tokens have of earlier
+/// ones. Ranges can be empty: most blocks leave less room unused than the largest one could.
 struct attend_chunk {
   std::int64_t first_tile, tiles;  ///< of 8 tokens
   std::int64_t sequences, max_blocks;
-  std::int64_t pairs_of_head, pairs_of_range, works_of_group, results;  ///< at the most; the last of a pass
-  std::int64_t blocks_of_tile;                                          ///< room for
+  std::int64_t pairs_of_head, pairs_of_pass, works_of_group;  ///< at the most
+  std::int64_t blocks_of_tile;                                ///< room for
   std::int32_t heads, topk;
   std::int32_t heads_of_group, groups, ranges;
 
@@ -82,6 +82,7 @@ struct attend_chunk {
   std::uint32_t* first_works;   ///< [groups][ranges + 1],
   std::uint32_t* work_cursors;  ///< [groups][ranges] works that have been begun, beside the first of each thread block,
   std::uint32_t* tile_counts;   ///< [2] tiles that read together, and as work_cursors
+  std::uint32_t* first_pairs;   ///< [groups][ranges + 1], counted in the group
   std::uint32_t* begins;        ///< [heads][sequences * max_blocks] first pair, counted in the group
   listed_token* tokens;         ///< [heads][tiles * 8]
   listed_block* blocks;         ///< [heads][tiles * 8][topk] ascending
@@ -97,28 +98,19 @@ struct attend_chunk {
   __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }
   __host__ __device__ std::int64_t pairs_of_group() const { return heads_of_group * pairs_of_head; }
-  /// Of a block, by its first pair.
-  __device__ std::uint32_t range_of(std::uint32_t pair) const {
-    return ranges == 1 ? 0
-                       : min(pair / static_cast<std::uint32_t>(pairs_of_range), static_cast<std::uint32_t>(ranges - 1));
-  }
 };
 
 /// One of the passes over a chunk.
 struct attend_pass {
   std::int32_t group, range;
 
-  __device__ std::uint32_t first_work(const attend_chunk& chunk) const { return works(chunk)[0]; }
-  __device__ std::uint32_t end_work(const attend_chunk& chunk) const { return works(chunk)[1]; }
-  /// Where the result of a pair of the group goes.
-  __device__ std::int64_t place(const attend_chunk& chunk, std::uint32_t pair) const {
-    return pair - range * chunk.pairs_of_range;
-  }
+  __device__ std::uint32_t first_work(const attend_chunk& chunk) const { return chunk.first_works[index(chunk)]; }
+  __device__ std::uint32_t end_work(const attend_chunk& chunk) const { return chunk.first_works[index(chunk) + 1]; }
+  /// Whose result is the first of this pass.
+  __device__ std::uint32_t first_pair(const attend_chunk& chunk) const { return chunk.first_pairs[index(chunk)]; }
 
  private:
-  __device__ const std::uint32_t* works(const attend_chunk& chunk) const {
-    return chunk.first_works + group * (chunk.ranges + 1) + range;
-  }
+  __device__ std::int32_t index(const attend_chunk& chunk) const { return group * (chunk.ranges + 1) + range; }
 };
 
 /// The chunk of a problem, laid out in `memory`; without memory, only its bytes are counted.

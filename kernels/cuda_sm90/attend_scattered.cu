@@ -135,6 +135,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
                         scattered_shared& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
+  const std::uint32_t first_pair = pass.first_pair(chunk);
   query_ring from;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
@@ -174,7 +175,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
       finish_products<0>();
       pin(out);
       if (first + warp < work.count)
-        store_partial<T>(chunk, pass.place(chunk, work.first_pair + first + warp), out, most, sum);
+        store_partial<T>(chunk, work.first_pair + first + warp - first_pair, out, most, sum);
     }
     __syncwarp();
     if (lane == 0) arrive(shared.block_free + at.stage);
@@ -243,6 +244,7 @@ __global__ void __launch_bounds__(32 * combine_warps)
       pass.group * chunk.heads_of_group * chunk.tokens_of_head() + std::int64_t{blockIdx.x} * combine_warps + warp;
   const std::int64_t head = item / chunk.tokens_of_head(), local = item % chunk.tokens_of_head();
   if (head >= min((pass.group + 1) * chunk.heads_of_group, chunk.heads)) return;
+  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
   const listed_token token = chunk.tokens[item];
   const bool is_block = lane < static_cast<int>(token.count);
   const listed_block block = is_block ? chunk.blocks[item * chunk.topk + lane] : listed_block{};
