@@ -3,7 +3,8 @@
 // warpgroups has four tokens, 64 rows, whose sums stay in registers from block to block. A warp is a token, so a block
 // that the token has not selected is hidden from a whole warp: its weights are 0 then, and change nothing.
 //
-// Scores of the next block are computed while the weights of the one before are made and used.
+// The products of a step are the scores of a block and the weighted values of the one before. Warpgroups take turns at
+// them, so that one has products while the other has exponentials.
 #include <math_constants.h>
 
 #include "kernels/cuda/launch.cuh"
@@ -112,11 +113,31 @@ __device__ __forceinline__ void weigh_scores(float (&scores)[64], int keys, floa
   }
 }
 
+/// Warpgroups start products one after the other, each as often as the other. Named barriers 1 and 2 are their turns.
+class product_turns {
+ public:
+  __device__ explicit product_turns(int consumer) : own_(1 + consumer), other_(2 - consumer) {
+    if (consumer == 1) pass_on();
+  }
+  __device__ void wait() const { meet(own_, threads); }
+  __device__ void pass_on() const { asm volatile("bar.arrive %0, %1;" ::"r"(other_), "r"(threads) : "memory"); }
+  /// Nobody is left waiting for, and no arrival left over.
+  __device__ void end() const {
+    if (own_ == 1) wait();
+  }
+
+ private:
+  static constexpr int threads = 256;
+  int own_, other_;
+};
+static_assert(shared_tile_memory::consumers == 2);
+
 template <class T>
 __device__ void consume(const attend_call& call, int consumer, shared_tile_memory& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, token = consumer * warpgroup_tokens + warp;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
   block_ring keys_at, values_at;
+  const product_turns turns(consumer);
   const auto release = [lane](barrier* b) {
     __syncwarp();
     if (lane == 0) arrive(b);
@@ -130,7 +151,7 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
   for (query_ring at;; at.next()) {
     wait_for(shared.queries_ready + at.stage, at.parity);
     const std::uint32_t blocks = shared.tiles[at.stage].blocks, limit = shared.tiles[at.stage].limits[token];
-    if (blocks == 0) return;
+    if (blocks == 0) return turns.end();
     const std::int64_t row = shared.tiles[at.stage].first + token, head = shared.tiles[at.stage].head;
     const std::uint64_t queries = k_major_descriptor(cuda::shared_address(shared.queries[at.stage][consumer]));
     const auto keys_descriptor = [&] { return k_major_descriptor(cuda::shared_address(shared.keys[keys_at.stage])); };
@@ -141,9 +162,11 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
     std::uint32_t weights[key_steps][4];
 
     wait_for(shared.keys_ready + keys_at.stage, keys_at.parity);
+    turns.wait();
     begin_products();
     score_block<T>(scores, queries, keys_descriptor());
     commit_products();
+    turns.pass_on();
     finish_products<0>();
     pin(scores);
     int keys = keys_of(limit);
@@ -159,17 +182,18 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
       wait_for(shared.values_ready + values_at.stage, values_at.parity);
       keys = keys_of(limit);
       pin(out);
+      turns.wait();
       begin_products();
       score_block<T>(scores, queries, keys_descriptor());
       commit_products();
       weigh_block<T>(out, weights, values_descriptor(), true);
       commit_products();
+      turns.pass_on();
       finish_products<1>();
       pin(scores);
       release(shared.keys_free + keys_at.stage);
       keys_at.next();
       weigh_scores(scores, keys, scale, most, sum, factors);
-      pin(scores);  // before the products before are waited for
       finish_products<0>();
       pin(out);
       release(shared.values_free + values_at.stage);
@@ -180,9 +204,11 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
     }
 
     wait_for(shared.values_ready + values_at.stage, values_at.parity);
+    turns.wait();
     begin_products();
     weigh_block<T>(out, weights, values_descriptor(), true);
     commit_products();
+    turns.pass_on();
     finish_products<0>();
     pin(out);
     release(shared.values_free + values_at.stage);
