@@ -91,7 +91,7 @@ template <class T> T* device(std::size_t n) { T* p; must(cudaMalloc(&p, n * size
 
 int main(int argc, char** argv) {
   const int heads = 4, group = 16, d = 128, block = 128, topk = 16;
-  const bool quick = argc > 1 && std::string(argv[1]) == "quick";
+  const bool quick = std::string(argv[1]) == "quick";  // or: full
   const std::int64_t most = quick ? 1 << 15 : 1 << 20;
   const int most_tokens = quick ? 512 : 8192;
   const std::size_t cache_elements = std::size_t(most) * heads * d, q_elements = std::size_t(most_tokens) * heads * group * d;
@@ -110,17 +110,13 @@ int main(int argc, char** argv) {
   cudaStream_t stream;
   cudaStreamCreate(&stream);
 
+  // settings: T:N:selection:budget in MB
   std::vector<setting> settings;
-  for (const char* selection : {"random", "shared64", "mix", "half"}) settings.push_back({most_tokens, most, selection, 256e6});
-  if (quick) {
-    settings.push_back({most_tokens, most, "random", 8e6});
-    settings.push_back({500, most - 37, "random", 8e6});
-    settings.push_back({500, most - 37, "half", 1e9});
-  } else {
-    for (double budget : {420e6, 600e6, 2.6e9}) settings.push_back({most_tokens, most, "random", budget});
-    settings.push_back({8192, 8192, "random", 256e6});
-    settings.push_back({8192, 131072, "random", 256e6});
-    settings.push_back({2048, most, "random", 256e6});
+  for (int i = 2; i < argc; ++i) {
+    char selection[32];
+    int tokens; long long context; double budget;
+    if (std::sscanf(argv[i], "%d:%lld:%31[^:]:%lf", &tokens, &context, selection, &budget) != 4) { std::printf("bad setting %s\n", argv[i]); return 64; }
+    settings.push_back({tokens, context, strdup(selection), budget * 1e6});
   }
   int failures = 0;
   for (const setting& s : settings) {
@@ -223,7 +219,7 @@ int main(int argc, char** argv) {
     std::printf("  tiles together %u of %lld; %s: %d bad rows in %d of %d tokens, worst %.2e, relative rms %.2e, lse %.2e; %zu elements differ in a second run\n",
                 tile_counts[0], static_cast<long long>(chunk.heads * chunk.tiles), bad || other ? "FAILED" : "right", bad, bad_tokens, count, worst, std::sqrt(square / size), worst_lse, other);
     failures += bad || other;
-    if (!quick || argc > 2) {
+    if (!quick) {
       const int rounds = 10;
       cudaEvent_t begin, end;
       cudaEventCreate(&begin); cudaEventCreate(&end);
