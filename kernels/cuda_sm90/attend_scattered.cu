@@ -54,6 +54,7 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
   const block_work* const works = chunk.works + pass.group * chunk.works_of_group;
   std::uint32_t* const cursor = chunk.work_cursors + pass.group * chunk.ranges + pass.range;
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
+  const cache_policy policy = keep_least();
   std::uint32_t number = blockIdx.x;
   for (block_ring at;; at.next()) {
     block_work work{};
@@ -71,9 +72,10 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
     }
     if (work.count == 0) return;
     const auto head = static_cast<std::int32_t>(work.head);
-    bring_block(source, call.keys, maps.k, maps.rows_of_box, head, shared.keys[at.stage], shared.keys_ready + at.stage);
+    bring_block(source, call.keys, maps.k, maps.rows_of_box, head, shared.keys[at.stage], shared.keys_ready + at.stage,
+                policy);
     bring_block(source, call.values, maps.v, maps.rows_of_box, head, shared.values[at.stage],
-                shared.values_ready + at.stage);
+                shared.values_ready + at.stage, policy);
     number = gridDim.x + __shfl_sync(~0u, taken, 0);
   }
 }
@@ -82,6 +84,7 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
                               attend_pass pass, scattered_shared& shared) {
   const int lane = threadIdx.x % 32;
   const token_pair* const pairs = chunk.pairs + pass.group * chunk.pairs_of_group();
+  const cache_policy policy = keep_longest();
   query_ring to;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
@@ -101,7 +104,7 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
       __syncwarp();
       if (mine)
         copy_token(maps, call.group, static_cast<std::int32_t>(work.head), pair.row, token, shared.queries[to.stage],
-                   shared.queries_ready + to.stage);
+                   shared.queries_ready + to.stage, policy);
     }
   }
 }

@@ -49,6 +49,7 @@ __device__ void bring_tiles(const attend_call& call, const attend_maps& maps, co
                             shared_tile_memory& shared) {
   const int lane = threadIdx.x % 32;
   const std::uint32_t all = chunk.tile_counts[0];
+  const cache_policy policy = keep_usually();
   std::uint32_t number = blockIdx.x;
   block_ring to;
   for (query_ring at;; at.next()) {
@@ -75,7 +76,7 @@ __device__ void bring_tiles(const attend_call& call, const attend_maps& maps, co
     __syncwarp();
     if (lane < static_cast<int>(tokens))
       copy_token(maps, call.group, head, first + lane, lane % warpgroup_tokens,
-                 shared.queries[at.stage][lane / warpgroup_tokens], shared.queries_ready + at.stage);
+                 shared.queries[at.stage][lane / warpgroup_tokens], shared.queries_ready + at.stage, keep_least());
     number = gridDim.x + __shfl_sync(~0u, taken, 0);
 
     shared_block block = blocks[0];
@@ -90,10 +91,11 @@ __device__ void bring_tiles(const attend_call& call, const attend_maps& maps, co
       }
       wait_for(shared.keys_free + to.stage, to.parity ^ 1);
       if (lane == 0) shared.blocks[to.stage] = own;
-      bring_block(from, call.keys, maps.k, maps.rows_of_box, head, shared.keys[to.stage], shared.keys_ready + to.stage);
+      bring_block(from, call.keys, maps.k, maps.rows_of_box, head, shared.keys[to.stage], shared.keys_ready + to.stage,
+                  policy);
       wait_for(shared.values_free + to.stage, to.parity ^ 1);
       bring_block(from, call.values, maps.v, maps.rows_of_box, head, shared.values[to.stage],
-                  shared.values_ready + to.stage);
+                  shared.values_ready + to.stage, policy);
     }
   }
 }

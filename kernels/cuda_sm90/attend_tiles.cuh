@@ -62,16 +62,54 @@ struct block_source {
   }
 };
 
+/// What is to be kept in the second-level cache: the policy of a copy.
+using cache_policy = std::uint64_t;
+__device__ inline cache_policy keep_usually() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+/// Of what nobody reads again soon.
+__device__ inline cache_policy keep_least() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+/// Of what is read again and again.
+__device__ inline cache_policy keep_longest() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+/// As copy_box, with a policy.
+__device__ inline void copy_box(void* to, const CUtensorMap& from, const std::int32_t (&at)[4], barrier* b,
+                                cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3, %4, %5}], [%6], %7;" ::"r"(cuda::shared_address(to)),
+      "l"(&from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(cuda::shared_address(b)), "l"(policy)
+      : "memory");
+}
+__device__ inline void copy_box(void* to, const CUtensorMap& from, const std::int32_t (&at)[3], barrier* b,
+                                cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3, %4}], [%5], %6;" ::"r"(cuda::shared_address(to)),
+      "l"(&from), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(cuda::shared_address(b)), "l"(policy)
+      : "memory");
+}
+
 /// Starts the copy of a whole block of keys or values.
 __device__ inline void copy_block(const block_source& from, const CUtensorMap& map, std::int32_t rows_of_box,
-                                  std::int32_t head, unsigned char* to, barrier* ready) {
+                                  std::int32_t head, unsigned char* to, barrier* ready, cache_policy policy) {
   const std::int32_t lane = threadIdx.x % 32, first = lane * rows_of_box;
   if (lane == 0) arrive_expecting(ready, block_bytes);
   __syncwarp();
   if (first >= block_keys) return;
   to += first * swizzle_row_bytes;
-  copy_box(to, map, {0, from.row, head, from.page}, ready);
-  copy_box(to + block_panel_bytes, map, {64, from.row, head, from.page}, ready);
+  copy_box(to, map, {0, from.row, head, from.page}, ready, policy);
+  copy_box(to + block_panel_bytes, map, {64, from.row, head, from.page}, ready, policy);
 }
 
 /// Copies the last block of a sequence, which is not whole: zeros for what is behind the end, where anything may lie, or
@@ -92,9 +130,10 @@ __device__ inline void copy_last_block(const block_source& from, const cache& ca
 
 /// Brings the keys or values of a block, by one warp.
 __device__ inline void bring_block(const block_source& from, const cache& cached, const CUtensorMap& map,
-                                   std::int32_t rows_of_box, std::int32_t head, unsigned char* to, barrier* ready) {
+                                   std::int32_t rows_of_box, std::int32_t head, unsigned char* to, barrier* ready,
+                                   cache_policy policy) {
   if (from.keys == block_keys) {
-    copy_block(from, map, rows_of_box, head, to, ready);
+    copy_block(from, map, rows_of_box, head, to, ready, policy);
     return;
   }
   copy_last_block(from, cached, head, to);
@@ -107,10 +146,10 @@ __device__ inline void bring_block(const block_source& from, const cache& cached
 
 /// Starts the copy of the queries of a token, place `token` of the four of a warpgroup: this lane's.
 __device__ inline void copy_token(const attend_maps& maps, std::int32_t group, std::int32_t head, std::uint32_t row,
-                                  int token, unsigned char* to, barrier* ready) {
+                                  int token, unsigned char* to, barrier* ready, cache_policy policy) {
   to += token * token_panel_bytes;
-  copy_box(to, maps.q, {0, head * group, static_cast<std::int32_t>(row)}, ready);
-  copy_box(to + query_panel_bytes, maps.q, {64, head * group, static_cast<std::int32_t>(row)}, ready);
+  copy_box(to, maps.q, {0, head * group, static_cast<std::int32_t>(row)}, ready, policy);
+  copy_box(to + query_panel_bytes, maps.q, {64, head * group, static_cast<std::int32_t>(row)}, ready, policy);
 }
 constexpr std::uint32_t token_bytes(std::int32_t group) { return group * head_columns * 2; }
 
