@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_output.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/workspace.cuh"
+#include "kernels/cuda_sm90/overlap.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
@@ -28,6 +29,7 @@ constexpr unsigned all_lanes = ~0u;
 __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call, attend_chunk chunk) {
   __shared__ std::int32_t blocks[tile_tokens][most_listed];
   __shared__ std::uint32_t counts[tile_tokens], firsts[tile_tokens], tile_place;
+  cuda::let_next_begin();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const std::int64_t head = blockIdx.x / chunk.tiles, tile_number = blockIdx.x % chunk.tiles;
   const cuda::token_tile tile = cuda::token_tile_at(call.rows, chunk.first_tile + tile_number, tile_tokens);
@@ -174,6 +176,7 @@ __device__ std::uint32_t boundary(const std::uint32_t* begins, std::int64_t bloc
 
 __global__ void __launch_bounds__(scan_threads) list_works(attend_chunk chunk) {
   __shared__ std::uint32_t first_work;
+  begin_in_turn();
   const auto head = static_cast<std::int32_t>(blockIdx.x), group = head / chunk.heads_of_group;
   const std::int64_t blocks = chunk.blocks_of_head();
   const std::uint32_t* const counts = chunk.counts + head * blocks;
@@ -207,6 +210,7 @@ __global__ void __launch_bounds__(scan_threads) list_works(attend_chunk chunk) {
 
 /// Pairs to their blocks.
 __global__ void __launch_bounds__(256) place_pairs(attend_chunk chunk, std::int32_t block_keys) {
+  begin_in_turn();
   const std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x, item = i / chunk.topk;
   if (item >= chunk.heads * chunk.tokens_of_head()) return;
   const listed_token token = chunk.tokens[item];
@@ -285,9 +289,9 @@ void list_attend_work(const attend_call& call, const attend_chunk& chunk, cudaSt
   cudaMemsetAsync(chunk.counts, 0, reinterpret_cast<char*>(chunk.begins) - reinterpret_cast<char*>(chunk.counts),
                   stream);
   list_tokens<<<static_cast<unsigned>(chunk.heads * chunk.tiles), 32 * tile_tokens, 0, stream>>>(call, chunk);
-  list_works<<<static_cast<unsigned>(chunk.heads), scan_threads, 0, stream>>>(chunk);
+  launch_in_turn(list_works, static_cast<unsigned>(chunk.heads), scan_threads, 0, stream, chunk);
   const std::int64_t entries = chunk.heads * chunk.tokens_of_head() * chunk.topk;
-  place_pairs<<<static_cast<unsigned>(ceil_div(entries, 256)), 256, 0, stream>>>(chunk, call.block);
+  launch_in_turn(place_pairs, static_cast<unsigned>(ceil_div(entries, 256)), 256, 0, stream, chunk, call.block);
 }
 
 }  // namespace msabench::cuda_sm90

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
+#include "kernels/cuda_sm90/overlap.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
@@ -191,6 +192,7 @@ __global__ void __launch_bounds__(scattered_shared::threads, 1)
                   const __grid_constant__ attend_chunk chunk, attend_pass pass) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<scattered_shared*>(memory);
+  begin_in_turn();
   if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) return;
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
@@ -240,6 +242,7 @@ __global__ void __launch_bounds__(32 * combine_warps)
                    attend_pass pass) {
   __shared__ float weights_of[combine_warps][most_listed][token_heads];
   __shared__ std::uint32_t places_of[combine_warps][most_listed];
+  begin_in_turn();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
   auto& weights = weights_of[warp];
   auto& places = places_of[warp];
@@ -322,9 +325,9 @@ void attend_as(const attend_call& call, const attend_maps& maps, const attend_ch
   const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
   for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
     for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
-      attend_blocks<T><<<static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads, shared, stream>>>(
-          maps, call, chunk, pass);
-      combine_blocks<T><<<combine_grid, 32 * combine_warps, 0, stream>>>(call, chunk, pass);
+      launch_in_turn(attend_blocks<T>, static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads,
+                     shared, stream, maps, call, chunk, pass);
+      launch_in_turn(combine_blocks<T>, combine_grid, 32 * combine_warps, 0, stream, call, chunk, pass);
     }
 }
 

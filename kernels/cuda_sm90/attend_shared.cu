@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
+#include "kernels/cuda_sm90/overlap.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
@@ -233,6 +234,7 @@ __global__ void __launch_bounds__(shared_tile_memory::threads, 1)
                  const __grid_constant__ attend_chunk chunk) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<shared_tile_memory*>(memory);
+  begin_in_turn();
   if (blockIdx.x >= chunk.tile_counts[0]) return;
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
@@ -250,8 +252,8 @@ template <class T>
 void attend_as(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream) {
   constexpr std::size_t shared = sizeof(shared_tile_memory);
   cuda::allow_shared_memory(attend_tiles<T>, shared);
-  attend_tiles<T><<<static_cast<unsigned>(cuda::multiprocessors()), shared_tile_memory::threads, shared, stream>>>(
-      maps, call, chunk);
+  launch_in_turn(attend_tiles<T>, static_cast<unsigned>(cuda::multiprocessors()), shared_tile_memory::threads, shared,
+                 stream, maps, call, chunk);
 }
 
 }  // namespace
