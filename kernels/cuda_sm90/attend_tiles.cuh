@@ -66,19 +66,19 @@ struct block_source {
 using cache_policy = std::uint64_t;
 __device__ inline cache_policy keep_usually() {
   cache_policy policy;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
   return policy;
 }
 /// Of what nobody reads again soon.
 __device__ inline cache_policy keep_least() {
   cache_policy policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
   return policy;
 }
 /// Of what is read again and again.
 __device__ inline cache_policy keep_longest() {
   cache_policy policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
   return policy;
 }
 

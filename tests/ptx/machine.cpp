@@ -16,12 +16,12 @@ namespace {
 constexpr int turn = 400;                      // instructions
 constexpr std::uint64_t still_rounds = 20000;  // of all warps, in which nothing happens that anybody waits for
 
-std::uint32_t member_mask(const warp& w, const instruction& i) {
+std::uint32_t member_mask(const warp& w, const instruction& i, std::uint32_t here) {
   // The mask is the last operand of shfl, vote, match, redux and elect; .aligned instructions have none.
   const std::string& base = i.words[0];
   if (base == "shfl" || base == "vote" || base == "match" || base == "redux" || base == "elect") {
     const lane_values v = w.in_values(i.args.back(), 7);
-    return static_cast<std::uint32_t>(v[__builtin_ctz(w.alive)]);
+    return static_cast<std::uint32_t>(v[__builtin_ctz(here)]);
   }
   return ~0u;
 }
@@ -120,7 +120,7 @@ class runner {
         for (std::uint32_t n = 0; n < b_.barriers.size(); ++n) release(n);
         return false;
       case flow::together: {
-        const std::uint32_t needed = member_mask(w, i) & w.alive;
+        const std::uint32_t needed = member_mask(w, i, p.mask) & w.alive;
         if ((p.mask & needed) != needed) {
           p.waiting = waits::for_lanes;
           return true;
