@@ -54,7 +54,7 @@ __global__ void plain(attend_call call, const int* rows, int count, float* out, 
 }
 
 struct setting {
-  int tokens; std::int64_t context; const char* selection; double budget;
+  int tokens; std::int64_t context; const char* selection; double budget; long chunk_tokens;
 };
 
 static std::vector<int> make_ids(const setting& s, int heads, int topk, int block) {
@@ -110,17 +110,18 @@ int main(int argc, char** argv) {
   cudaStream_t stream;
   cudaStreamCreate(&stream);
 
-  // settings: T:N:selection:budget in MB
+  // settings: T:N:selection:budget in MB[:tokens of a chunk]
   std::vector<setting> settings;
   for (int i = 2; i < argc; ++i) {
     char selection[32];
-    int tokens; long long context; double budget;
-    if (std::sscanf(argv[i], "%d:%lld:%31[^:]:%lf", &tokens, &context, selection, &budget) != 4) { std::printf("bad setting %s\n", argv[i]); return 64; }
-    settings.push_back({tokens, context, strdup(selection), budget * 1e6});
+    int tokens; long long context; double budget; long chunk_tokens = 0;
+    if (std::sscanf(argv[i], "%d:%lld:%31[^:]:%lf:%ld", &tokens, &context, selection, &budget, &chunk_tokens) < 4) { std::printf("bad setting %s\n", argv[i]); return 64; }
+    settings.push_back({tokens, context, strdup(selection), budget * 1e6, chunk_tokens});
   }
   int failures = 0;
   for (const setting& s : settings) {
     bench_budget = s.budget;
+    bench_tokens = s.chunk_tokens;
     const auto ids = make_ids(s, heads, topk, block);
     must(cudaMemcpy(d_ids, ids.data(), ids.size() * 4, cudaMemcpyHostToDevice), "ids");
     const int cu[2] = {0, s.tokens}, len = static_cast<int>(s.context);
@@ -148,29 +149,41 @@ int main(int argc, char** argv) {
     char* scratch = device<char>(static_cast<std::size_t>(bytes));
     must(cudaMemset(scratch, 0xff, static_cast<std::size_t>(bytes)), "scratch");
     attend_chunk chunk = lay_out_attend_chunk(p, scratch, bytes);
-    std::printf("\n== T %d N %lld %s: budget %.0f MB, scratch %.1f MB, groups %d of %d heads, ranges %d\n", s.tokens,
-                static_cast<long long>(s.context), s.selection, s.budget / 1e6, bytes / 1e6, chunk.groups, chunk.heads_of_group, chunk.ranges);
+    std::printf("\n== T %d N %lld %s: budget %.0f MB, scratch %.1f MB, chunks of %lld tokens, groups %d of %d heads, ranges %d\n", s.tokens,
+                static_cast<long long>(s.context), s.selection, s.budget / 1e6, bytes / 1e6, static_cast<long long>(chunk.tiles * tile_tokens), chunk.groups, chunk.heads_of_group, chunk.ranges);
     attend_maps maps;
     if (!make_attend_maps(maps, call)) { std::printf("map: %s\n", map_error()); return 1; }
+    unsigned tiles_together = 0;
+    bool counts_tiles = false;
     const auto run = [&](marks* mark) {
-      if (mark) {
-        (*mark)("");
-        bench_lists(call, chunk, stream, *mark);
-        attend_shared_tiles(call, maps, chunk, stream);
-        (*mark)("tiles");
-        bench_scattered(call, maps, chunk, stream, *mark);
-      } else {
-        list_attend_work(call, chunk, stream);
-        attend_shared_tiles(call, maps, chunk, stream);
-        attend_scattered_tokens(call, maps, chunk, stream);
+      attend_chunk part = chunk;
+      const std::int64_t tiles = msabench::cuda::token_tile_bound(s.tokens, 1, tile_tokens);
+      for (; part.first_tile < tiles; part.first_tile += part.tiles) {
+        if (mark) {
+          (*mark)("");
+          bench_lists(call, part, stream, *mark);
+          attend_shared_tiles(call, maps, part, stream);
+          (*mark)("tiles");
+          bench_scattered(call, maps, part, stream, *mark);
+        } else {
+          list_attend_work(call, part, stream);
+          attend_shared_tiles(call, maps, part, stream);
+          attend_scattered_tokens(call, maps, part, stream);
+        }
+        if (counts_tiles) {
+          unsigned some = 0;
+          must(cudaMemcpyAsync(&some, part.tile_counts, 4, cudaMemcpyDeviceToHost, stream), "tiles");
+          must(cudaStreamSynchronize(stream), "run");
+          tiles_together += some;
+        }
       }
     };
     must(cudaMemset(out, 0xff, q_elements * 2), "out");
+    counts_tiles = true;
     run(nullptr);
+    counts_tiles = false;
     must(cudaGetLastError(), "launch");
     must(cudaStreamSynchronize(stream), "run");
-    unsigned tile_counts[2];
-    must(cudaMemcpy(tile_counts, chunk.tile_counts, 8, cudaMemcpyDeviceToHost), "counts");
     std::vector<bf16> first(std::size_t(s.tokens) * heads * group * d), second(first.size());
     std::vector<float> got_lse(std::size_t(s.tokens) * heads * group);
     must(cudaMemcpy(first.data(), out, first.size() * 2, cudaMemcpyDeviceToHost), "out");
@@ -217,7 +230,7 @@ int main(int argc, char** argv) {
     std::size_t other = 0;
     for (std::size_t i = 0; i < first.size(); ++i) other += std::memcmp(&first[i], &second[i], 2) != 0;
     std::printf("  tiles together %u of %lld; %s: %d bad rows in %d of %d tokens, worst %.2e, relative rms %.2e, lse %.2e; %zu elements differ in a second run\n",
-                tile_counts[0], static_cast<long long>(chunk.heads * chunk.tiles), bad || other ? "FAILED" : "right", bad, bad_tokens, count, worst, std::sqrt(square / size), worst_lse, other);
+                tiles_together, static_cast<long long>(chunk.heads * ((s.tokens + 7) / 8)), bad || other ? "FAILED" : "right", bad, bad_tokens, count, worst, std::sqrt(square / size), worst_lse, other);
     failures += bad || other;
     if (!quick) {
       const int rounds = 10;

@@ -27,7 +27,7 @@ struct marks {
 };
 namespace msabench::cuda_sm90 {
 extern double bench_budget;
-extern unsigned bench_pair_cost;
+extern long bench_tokens;
 void bench_lists(const attend_call&, const attend_chunk&, cudaStream_t, marks&);
 void bench_scattered(const attend_call&, const attend_maps&, const attend_chunk&, cudaStream_t, marks&);
 }

@@ -2,6 +2,7 @@
 #include "attend_lists_patched.cu"
 namespace msabench::cuda_sm90 {
 double bench_budget = 256e6;
+long bench_tokens = 0;
 void bench_lists(const attend_call& call, const attend_chunk& chunk, cudaStream_t stream, marks& mark) {
   cudaMemsetAsync(chunk.counts, 0, reinterpret_cast<char*>(chunk.begins) - reinterpret_cast<char*>(chunk.counts), stream);
   mark("memset");

@@ -12,10 +12,10 @@ cat > $Q/run.sh <<'RUN'
 #!/bin/bash
 cd "$(dirname "$0")"
 for b in base noturns stages3 consumers2; do
-  echo "#### $b"; timeout 20 ./$b quick 512:32768:random:256 512:32768:shared64:256 512:32768:half:256 512:32768:random:8 500:32731:random:8 500:32731:half:1000 || echo "exit $?"
+  echo "#### $b"; timeout 20 ./$b quick 512:32768:random:256 512:32768:shared64:256 512:32768:half:256 512:32768:random:8 500:32731:random:8 500:32731:half:1000 500:32731:random:256:96 || echo "exit $?"
 done
 echo "#### base"
-timeout 40 ./base full 8192:1048576:random:256 8192:1048576:shared64:256 8192:1048576:mix:256 8192:1048576:half:256 8192:1048576:random:420 8192:1048576:random:600 8192:1048576:random:2600 8192:8192:random:256 8192:131072:random:256 2048:1048576:random:256 || echo "exit $?"
+timeout 40 ./base full 8192:1048576:random:256 8192:1048576:shared64:256 8192:1048576:mix:256 8192:1048576:half:256 8192:1048576:random:420 8192:1048576:random:600 8192:1048576:random:2600 8192:8192:random:256 8192:8192:random:256:1024 8192:8192:random:256:512 8192:131072:random:256 8192:131072:random:256:8192 2048:1048576:random:256 || echo "exit $?"
 for b in noturns stages3; do echo "#### $b"; timeout 20 ./$b full 8192:1048576:shared64:256 || echo "exit $?"; done
 for b in consumers2 cached; do echo "#### $b"; timeout 20 ./$b full 8192:1048576:random:256 8192:1048576:random:600 || echo "exit $?"; done
 RUN

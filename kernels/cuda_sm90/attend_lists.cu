@@ -4,6 +4,7 @@
 #include <math_constants.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/common/check.h"
 #include "kernels/cuda/attention_output.cuh"
@@ -16,12 +17,25 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes that results of pairs, and of tokens between passes, may take; and the tokens of a chunk, which are as many as make
-/// most blocks worth reading.
+/// Bytes that results of pairs, and of tokens between passes, may take.
 constexpr double most_partial_bytes = 256e6;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
 constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
+constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
+/// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
+
+/// Tokens of a chunk. Where the results of a head don't fit, either the sums of tokens have to wait between ranges of blocks,
+/// or fewer tokens read the blocks again: whatever moves less.
+std::int64_t chunk_tokens(const msabench_problem& p) {
+  const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
+  const double pairs = static_cast<double>(tokens * p.topk), states = static_cast<double>(tokens) * state_bytes;
+  const double chunks = std::ceil(pairs * pair_bytes / most_partial_bytes);
+  const double ranges = std::ceil(pairs * pair_bytes / std::max(most_partial_bytes - states, 1.0));
+  const double keys = static_cast<double>(p.batch) * static_cast<double>(p.max_kv_len);
+  if ((chunks - 1) * keys * key_bytes > (ranges - 1) * 2 * states) return tokens;
+  return ceil_div(ceil_div(tokens, static_cast<std::int64_t>(chunks)), tile_tokens) * tile_tokens;
+}
 
 constexpr unsigned all_lanes = ~0u;
 
@@ -237,9 +251,8 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.heads = p.hkv;
   chunk.topk = p.topk;
   const std::int64_t all_tiles = std::max<std::int64_t>(1, cuda::token_tile_bound(p.total_q, p.batch, tile_tokens));
-  const bool fits = p.total_q <= most_tokens;
-  chunk.tiles = fits ? all_tiles : most_tokens / tile_tokens;
-  const std::int64_t tokens = fits ? std::max<std::int64_t>(p.total_q, 1) : most_tokens;
+  const std::int64_t tokens = chunk_tokens(p);
+  chunk.tiles = p.total_q <= tokens ? all_tiles : ceil_div(tokens, tile_tokens);
   chunk.pairs_of_head = tokens * chunk.topk;
   const double head_bytes = static_cast<double>(chunk.pairs_of_head) * pair_bytes;
   chunk.heads_of_group =
