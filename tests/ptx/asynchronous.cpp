@@ -31,13 +31,25 @@ std::uint64_t phase_at(block& b, std::uint64_t address, const instruction& i) {
   return read_barrier(barrier_at(b, address, i)).phase;
 }
 
-void settle(block& b, char* at, barrier_state m) {
+void settle(block& b, std::uint64_t address, char* at, barrier_state m) {
   ++b.events;
   if (m.pending == 0 && m.bytes == 0) {
     m.phase ^= 1;
     m.pending = m.count;
+    if (race_detector* const races = b.cluster->races) {
+      const auto p = b.place_of(address, 8);
+      races->turn(p.block, static_cast<std::uint64_t>(p.at));
+    }
   }
   write_barrier(at, m);
+}
+
+/// Whoever passes the barrier later knows what the agent has done.
+void tell_barrier(block& b, std::size_t agent, std::uint64_t address) {
+  if (race_detector* const races = b.cluster->races) {
+    const auto p = b.place_of(address, 8);
+    races->arrive(agent, p.block, static_cast<std::uint64_t>(p.at));
+  }
 }
 
 void arrive(block& b, std::uint64_t address, std::uint64_t count, std::int64_t expected_bytes, const instruction& i) {
@@ -46,14 +58,14 @@ void arrive(block& b, std::uint64_t address, std::uint64_t count, std::int64_t e
   m.bytes += expected_bytes;
   if (m.pending < count) fail(i, "more arrivals than the barrier was made for");
   m.pending -= count;
-  settle(b, at, m);
+  settle(b, address, at, m);
 }
 
 void complete(block& b, std::uint64_t address, std::int64_t bytes, const instruction& i) {
   char* const at = barrier_at(b, address, i);
   barrier_state m = read_barrier(at);
   m.bytes -= bytes;
-  settle(b, at, m);
+  settle(b, address, at, m);
 }
 
 std::uint64_t address_of(warp& w, const instruction& i, std::size_t arg, int lane) {
@@ -84,6 +96,7 @@ void arrive_at(warp& w, const instruction& i, std::uint32_t mask) {
   for_lanes(mask, [&](int l) {
     const std::uint64_t number = has_number ? w.in_values(i.args[2], 6)[l] : 1, at = address_of(w, i, 1, l);
     if (i.args[0].kind == operand_kind::reg) w.result(i, 0)[l] = phase_at(*w.in, at, i);
+    tell_barrier(*w.in, w.agent(), at);
     if (expects)
       arrive(*w.in, at, 1, static_cast<std::int64_t>(number & 0xffffffff), i);
     else
@@ -101,7 +114,15 @@ void expect_bytes(warp& w, const instruction& i, std::uint32_t mask) {
 void test_phase(warp& w, const instruction& i, std::uint32_t mask) {
   std::uint32_t done = 0;
   const lane_values token = w.in_values(i.args[2], 6);
-  for_lanes(mask, [&](int l) { done |= phase_at(*w.in, address_of(w, i, 1, l), i) != (token[l] & 1) ? 1u << l : 0u; });
+  for_lanes(mask, [&](int l) {
+    const std::uint64_t at = address_of(w, i, 1, l);
+    if (phase_at(*w.in, at, i) == (token[l] & 1)) return;
+    done |= 1u << l;
+    if (race_detector* const races = w.in->cluster->races) {
+      const auto p = w.in->place_of(at, 8);
+      races->pass(w.agent(), p.block, static_cast<std::uint64_t>(p.at));
+    }
+  });
   w.set_predicate(i.args[0], mask, done);
   if (done != mask) w.gives_way = true;
 }
@@ -124,16 +145,38 @@ void arrive_behind_copies(warp& w, const instruction& i, std::uint32_t mask) {
     mine = {};
     block* const b = w.in;
     const instruction* const what = &i;
-    b->bulk.push_back([b, all, at, what] {
-      for (const begun_copy& c : all) {
-        char* const to = b->shared_at(c.to, c.bytes + c.zeros, *what);
-        if (c.bytes != 0) std::memcpy(to, reinterpret_cast<const char*>(c.from), c.bytes);
-        std::memset(to + c.bytes, 0, c.zeros);
-      }
+    const std::size_t agent = w.agent();
+    b->bulk.push_back([b, all, at, what, agent] {
+      finish_copies(*b, agent, *what, all);
+      tell_barrier(*b, agent, at);
       arrive(*b, at, 1, 0, *what);
     });
   });
 }
+
+/// Bytes that the bulk engine writes, and which bytes it had to know were free.
+struct bulk_write {
+  race_detector* races;
+  std::shared_ptr<const race_detector::clock> begun;
+
+  explicit bulk_write(warp& w)
+      : races(w.in->cluster->races),
+        begun(races == nullptr ? nullptr : std::make_shared<race_detector::clock>(races->now(w.agent()))) {}
+
+  char* to(block& owner, std::uint64_t at, std::int64_t bytes, const instruction& i) const {
+    char* const there = owner.shared_at(at, bytes, i);
+    if (races != nullptr) {
+      race_detector::clock known = *begun;
+      known[races->bulk_engine()] =
+          ~0u;  // its own copies come in no order; what they overwrite of each other is not looked at
+      races->write_since(races->bulk_engine(), known, owner.place_of(at, bytes), i);
+    }
+    return there;
+  }
+  void done(block& owner, std::uint64_t barrier) const {
+    if (races != nullptr) tell_barrier(owner, races->bulk_engine(), barrier);
+  }
+};
 
 /// Where byte `linear` of a box that lies at `to` is put.
 std::uint64_t swizzled(std::uint64_t to, std::uint64_t linear, int swizzle) {
@@ -209,6 +252,7 @@ void copy_in(warp& w, const instruction& i, std::uint32_t mask) {
     const std::uint64_t from = w.in_values(source, 6)[l] + static_cast<std::uint64_t>(source.offset);
     const auto all = receivers(w, i, o.first[tensor ? 3 : 4], l, to);
     const instruction* const what = &i;
+    const bulk_write written(w);
     if (!tensor) {
       const std::uint64_t size = w.in_values(i.args[o.first[2]], 6)[l] & 0xffffffff;
       if (to % 16 != 0 || from % 16 != 0 || size % 16 != 0)
@@ -216,9 +260,11 @@ void copy_in(warp& w, const instruction& i, std::uint32_t mask) {
       for (const auto& [b, place] : all) {
         block* const owner = b;
         const std::uint64_t at = place, signal = all.size() > 1 ? barrier & ((1u << cluster_rank_bit) - 1) : barrier;
-        w.in->bulk.push_back([owner, at, signal, from, size, what] {
-          std::memcpy(owner->shared_at(at, 0, *what), reinterpret_cast<const void*>(from), size);
+        w.in->bulk.push_back([owner, at, signal, from, size, what, written] {
           owner->shared_at(at + size - 1, 1, *what);
+          for (std::uint64_t piece = 0; piece < size; piece += 16)
+            std::memcpy(written.to(*owner, at + piece, 16, *what), reinterpret_cast<const char*>(from) + piece, 16);
+          written.done(*owner, signal);
           complete(*owner, signal, static_cast<std::int64_t>(size), *what);
         });
       }
@@ -233,16 +279,17 @@ void copy_in(warp& w, const instruction& i, std::uint32_t mask) {
     for (const auto& [b, place] : all) {
       block* const owner = b;
       const std::uint64_t box = place, signal = all.size() > 1 ? barrier & ((1u << cluster_rank_bit) - 1) : barrier;
-      w.in->bulk.push_back([owner, box, signal, map, at, what] {
+      w.in->bulk.push_back([owner, box, signal, map, at, what, written] {
         const std::int64_t bytes =
             for_rows(map, at.data(), [&](std::uint64_t linear, std::uint64_t source_at, std::size_t size) {
               char* const there =
-                  owner->shared_at(swizzled(box, linear, map.swizzle), static_cast<std::int64_t>(size), *what);
+                  written.to(*owner, swizzled(box, linear, map.swizzle), static_cast<std::int64_t>(size), *what);
               if (source_at != 0)
                 std::memcpy(there, reinterpret_cast<const void*>(source_at), size);
               else
                 std::memset(there, 0, size);
             });
+        written.done(*owner, signal);
         complete(*owner, signal, bytes, *what);
       });
     }

@@ -146,8 +146,8 @@ handler lanes_handler(instruction& i) {
 }
 
 void resolve(instruction& i) {
-  for (const auto find :
-       {arithmetic_handler, conversion_handler, memory_handler, lanes_handler, matrix_handler, asynchronous_handler}) {
+  for (const auto find : {logic_handler, arithmetic_handler, conversion_handler, memory_handler, lanes_handler,
+                          matrix_handler, asynchronous_handler}) {
     i.run = find(i);
     if (i.run != nullptr) return;
   }

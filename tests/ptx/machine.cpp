@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -13,8 +14,10 @@
 namespace msabench::ptx {
 namespace {
 
-constexpr int turn = 400;                      // instructions
-constexpr std::uint64_t still_rounds = 20000;  // of all warps, in which nothing happens that anybody waits for
+constexpr int turn = 400;  // instructions
+// In which nothing happens anywhere that anybody could wait for. Another thread's turn can take long, with products of
+// matrices, and nothing is seen of it meanwhile.
+constexpr std::chrono::seconds still_time{5};
 
 std::uint32_t member_mask(const warp& w, const instruction& i, std::uint32_t here) {
   // The mask is the last operand of shfl, vote, match, redux and elect; .aligned instructions have none.
@@ -193,6 +196,7 @@ class runner {
     barrier.expected = expected;
     barrier.arrived += p.mask == w.alive ? lanes : static_cast<std::uint32_t>(__builtin_popcount(p.mask));
     if (reduces) barrier.set += static_cast<std::uint32_t>(__builtin_popcount(w.predicate(i.args.back()) & p.mask));
+    if (b_.cluster->races != nullptr) b_.cluster->races->release(w.agent(), barrier.clock);
     ++b_.events;
     if (has_word(i, "arrive")) {
       ++p.pc;
@@ -221,6 +225,7 @@ class runner {
           else
             w.set_predicate(i.args[0], p.mask, value ? ~0u : 0u);
         }
+        if (b_.cluster->races != nullptr) b_.cluster->races->acquire(w.agent(), barrier.clock);
         p.waiting = waits::no;
         ++p.pc;
       }
@@ -233,6 +238,7 @@ class runner {
     cluster_state& c = *b_.cluster;
     if (has_word(i, "arrive")) {
       phases_[&w] = c.phase;
+      if (c.races != nullptr) c.races->release(w.agent(), c.arriving);
       c.arrived += p.mask == w.alive ? lanes : static_cast<std::uint32_t>(__builtin_popcount(p.mask));
       std::uint32_t expected = 0;
       for (const block* each : c.blocks)
@@ -240,12 +246,14 @@ class runner {
       if (c.arrived >= expected) {
         c.arrived = 0;
         ++c.phase;
+        c.complete = c.arriving;
       }
       ++b_.events;
       ++p.pc;
       return true;
     }
     if (c.phase > phases_[&w]) {
+      if (c.races != nullptr) c.races->acquire(w.agent(), c.complete);
       ++p.pc;
       return true;
     }
@@ -260,8 +268,8 @@ class runner {
 /// Memory of the blocks of one cluster, used for one cluster after the other.
 class cluster_runner {
  public:
-  cluster_runner(const launch& l, std::uint64_t seed, std::atomic<std::uint64_t>& events)
-      : l_(l), seed_(seed), events_(events), blocks_(l.cluster) {
+  cluster_runner(const launch& l, const schedule& how, std::atomic<std::uint64_t>& events)
+      : l_(l), seed_(how.seed), events_(events), blocks_(l.cluster) {
     const auto threads = static_cast<std::uint32_t>(l.block.count());
     state_.blocks.reserve(l.cluster);
     for (block& b : blocks_) {
@@ -277,6 +285,7 @@ class cluster_runner {
         w.local.resize(static_cast<std::size_t>(l.what->local_bytes) * lanes + 64);
       }
     }
+    if (how.races) state_.races = &races_.emplace(blocks_.size(), blocks_[0].warps.size(), blocks_[0].shared_bytes);
   }
 
   void run(std::uint64_t first_block) {
@@ -286,6 +295,8 @@ class cluster_runner {
     std::vector<std::pair<std::size_t, warp*>> turns;
     state_.arrived = 0;
     state_.phase = 1;
+    state_.arriving = state_.complete = {};
+    if (races_) races_->reset();
     for (std::size_t n = 0; n < blocks_.size(); ++n) {
       block& b = blocks_[n];
       const std::uint64_t at = first_block + n;
@@ -311,7 +322,8 @@ class cluster_runner {
       }
       runners.push_back(std::make_unique<runner>(b));
     }
-    std::uint64_t still = 0, seen = 0;
+    std::uint64_t seen = 0;
+    auto changed = std::chrono::steady_clock::now();
     for (;;) {
       if (seed_ != 0) std::shuffle(turns.begin(), turns.end(), random);
       bool moved = false, alive = false;
@@ -339,9 +351,10 @@ class cluster_runner {
       // Another thread's block may do what these wait for.
       for (block& b : blocks_) events_ += std::exchange(b.events, 0);
       const std::uint64_t events = events_;
-      still = copied || events != seen ? 0 : still + 1;
+      const auto now = std::chrono::steady_clock::now();
+      if (copied || events != seen) changed = now;
       seen = events;
-      if ((!moved && !copied) || still > still_rounds) stuck();
+      if ((!moved && !copied) || now - changed > still_time) stuck();
     }
   }
 
@@ -364,6 +377,7 @@ class cluster_runner {
   std::atomic<std::uint64_t>& events_;  ///< of the launch
   std::vector<block> blocks_;
   cluster_state state_;
+  std::optional<race_detector> races_;
 };
 
 }  // namespace
@@ -389,171 +403,26 @@ char* block::shared_at(std::uint64_t address, std::int64_t bytes, const instruct
   return owner->shared() + address;
 }
 
-std::uint32_t warp::predicate(const operand& o) const {
-  if (o.kind == operand_kind::predicate) return o.negated ? ~predicates[o.index] : predicates[o.index];
-  return in_values(o, 6)[0] != 0 ? ~0u : 0u;  // a constant
+race_detector::place block::place_of(std::uint64_t address, std::int64_t bytes) const {
+  const std::uint64_t other = address >> cluster_rank_bit;
+  return {other == 0 ? rank : other - 1,
+          static_cast<std::int64_t>(address & ((std::uint64_t{1} << cluster_rank_bit) - 1)), bytes};
 }
 
-lane_values warp::in_values(const operand& o, std::size_t place) const {
-  auto& row = scratch[place];
-  switch (o.kind) {
-    case operand_kind::reg:
-      return {registers.data() + std::size_t{o.index} * lanes, 1};
-    case operand_kind::constant:
-      return {&in->of->what->constants[o.index], 0};
-    case operand_kind::local:
-      for (int lane = 0; lane < lanes; ++lane)
-        row[static_cast<std::size_t>(lane)] =
-            reinterpret_cast<std::uint64_t>(local.data()) / 16 * 16 + 16 +
-            static_cast<std::uint64_t>(lane) * static_cast<std::uint64_t>(in->of->what->local_bytes);
-      return {row.data(), 1};
-    case operand_kind::predicate:
-      for (int lane = 0; lane < lanes; ++lane)
-        row[static_cast<std::size_t>(lane)] = (predicates[o.index] ^ (o.negated ? ~0u : 0u)) >> lane & 1;
-      return {row.data(), 1};
-    case operand_kind::special:
-      break;
-    case operand_kind::none:
-      row[0] = 0;
-      return {row.data(), 0};
-  }
-  const launch& l = *in->of;
-  row[0] = 0;
-  if (o.index == 1000) {
-    row[0] = l.parameter_base;
-    return {row.data(), 0};
-  }
-  using s = special_register;
-  const auto by_lane = [&](auto f) -> lane_values {
-    for (std::uint32_t lane = 0; lane < lanes; ++lane) row[lane] = static_cast<std::uint64_t>(f(lane));
-    return {row.data(), 1};
-  };
-  const auto thread = [&](std::uint32_t lane) { return number * lanes + lane; };
-  static std::atomic<std::uint64_t> ticks;
-  switch (static_cast<s>(o.index)) {
-    case s::tid_x:
-      return by_lane([&](std::uint32_t lane) { return thread(lane) % l.block.x; });
-    case s::tid_y:
-      return by_lane([&](std::uint32_t lane) { return thread(lane) / l.block.x % l.block.y; });
-    case s::tid_z:
-      return by_lane([&](std::uint32_t lane) { return thread(lane) / l.block.x / l.block.y; });
-    case s::laneid:
-      return by_lane([](std::uint32_t lane) { return lane; });
-    case s::lanemask_eq:
-      return by_lane([](std::uint32_t lane) { return 1u << lane; });
-    case s::lanemask_lt:
-      return by_lane([](std::uint32_t lane) { return (1u << lane) - 1; });
-    case s::lanemask_le:
-      return by_lane([](std::uint32_t lane) { return (2u << lane) - 1; });
-    case s::lanemask_gt:
-      return by_lane([](std::uint32_t lane) { return ~((2u << lane) - 1); });
-    case s::lanemask_ge:
-      return by_lane([](std::uint32_t lane) { return ~((1u << lane) - 1); });
-    case s::ntid_x:
-      row[0] = l.block.x;
-      break;
-    case s::ntid_y:
-      row[0] = l.block.y;
-      break;
-    case s::ntid_z:
-      row[0] = l.block.z;
-      break;
-    case s::ctaid_x:
-      row[0] = in->at.x;
-      break;
-    case s::ctaid_y:
-      row[0] = in->at.y;
-      break;
-    case s::ctaid_z:
-      row[0] = in->at.z;
-      break;
-    case s::nctaid_x:
-      row[0] = l.grid.x;
-      break;
-    case s::nctaid_y:
-      row[0] = l.grid.y;
-      break;
-    case s::nctaid_z:
-      row[0] = l.grid.z;
-      break;
-    case s::warpid:
-      row[0] = number;
-      break;
-    case s::nwarpid:
-      row[0] = in->warps.size();
-      break;
-    case s::smid:
-      row[0] = 0;
-      break;
-    case s::nsmid:
-      row[0] = 1;
-      break;
-    case s::clock:
-    case s::clock64:
-    case s::globaltimer:
-      row[0] = ++ticks;
-      break;
-    case s::cluster_ctaid_x:
-    case s::cluster_ctarank:
-      row[0] = in->rank;
-      break;
-    case s::cluster_nctaid_x:
-    case s::cluster_nctarank:
-      row[0] = l.cluster;
-      break;
-    case s::clusterid_x:
-      row[0] = in->at.x / l.cluster;
-      break;
-    case s::nclusterid_x:
-      row[0] = l.grid.x / l.cluster;
-      break;
-    case s::dynamic_smem_size:
-      row[0] = static_cast<std::uint64_t>(l.dynamic_shared);
-      break;
-  }
-  return {row.data(), 0};
+std::size_t warp::agent() const { return in->rank * in->warps.size() + number; }
+
+char* warp::shared_to_read(std::uint64_t address, std::int64_t bytes, const instruction& i) {
+  char* const at = in->shared_at(address, bytes, i);
+  if (in->cluster->races != nullptr) in->cluster->races->read(agent(), in->place_of(address, bytes), i);
+  return at;
+}
+char* warp::shared_to_write(std::uint64_t address, std::int64_t bytes, const instruction& i) {
+  char* const at = in->shared_at(address, bytes, i);
+  if (in->cluster->races != nullptr) in->cluster->races->write(agent(), in->place_of(address, bytes), i);
+  return at;
 }
 
-helpers::helpers(int count) {
-  for (int t = 1; t < count; ++t) threads_.emplace_back([this] { wait(); });
-}
-helpers::~helpers() {
-  {
-    const std::lock_guard lock(guard_);
-    ends_ = true;
-  }
-  changed_.notify_all();
-  for (std::thread& t : threads_) t.join();
-}
-void helpers::wait() {
-  std::uint64_t seen = 0;
-  std::unique_lock lock(guard_);
-  for (;;) {
-    changed_.wait(lock, [&] { return ends_ || turn_ != seen; });
-    if (ends_) return;
-    seen = turn_;
-    const auto& work = *work_;
-    lock.unlock();
-    work();
-    lock.lock();
-    if (--busy_ == 0) changed_.notify_all();
-  }
-}
-void helpers::run(const std::function<void()>& work) {
-  const std::lock_guard one_after_the_other(taken_);
-  {
-    const std::lock_guard lock(guard_);
-    work_ = &work;
-    busy_ = static_cast<int>(threads_.size());
-    ++turn_;
-  }
-  changed_.notify_all();
-  work();
-  std::unique_lock lock(guard_);
-  changed_.wait(lock, [&] { return busy_ == 0; });
-}
-
-void run(const launch& l, std::uint64_t seed, helpers& threads) {
+void run(const launch& l, const schedule& how, helpers& threads) {
   const std::uint64_t blocks = l.grid.count();
   std::atomic<std::uint64_t> next = 0, events = 0;
   std::mutex guard;
@@ -564,7 +433,7 @@ void run(const launch& l, std::uint64_t seed, helpers& threads) {
       for (;;) {
         const std::uint64_t first = next.fetch_add(l.cluster);
         if (first >= blocks) return;
-        if (!runner) runner.emplace(l, seed, events);
+        if (!runner) runner.emplace(l, how, events);
         runner->run(first);
       }
     } catch (...) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/ptx/program.h"
+#include "tests/ptx/races.h"
 
 namespace msabench::ptx {
 
@@ -54,6 +55,7 @@ struct path {
 struct begun_copy {
   std::uint64_t to, from;
   std::uint32_t bytes, zeros;
+  std::shared_ptr<const race_detector::clock> known;  ///< when it was begun; nullptr: races are not looked for
 };
 struct lane_copies {
   std::vector<begun_copy> open;  ///< not committed
@@ -84,6 +86,10 @@ struct warp {
     return registers.data() + std::size_t{i.args[arg].index} * lanes;
   }
   std::uint32_t predicate(const operand& o) const;
+  std::size_t agent() const;  ///< of the race detector
+  // Memory behind an address of shared::cta or shared::cluster, to read or to write; throws where there is none, or a race.
+  char* shared_to_read(std::uint64_t address, std::int64_t bytes, const instruction& i);
+  char* shared_to_write(std::uint64_t address, std::int64_t bytes, const instruction& i);
   /// Of lanes in the mask.
   void set_predicate(const operand& o, std::uint32_t mask, std::uint32_t values) {
     if (o.kind != operand_kind::predicate) return;
@@ -95,12 +101,15 @@ struct warp {
 struct named_barrier {
   std::uint32_t arrived = 0, expected = 0;
   std::uint32_t set = 0;  ///< predicates that were true, of bar.red
+  race_detector::clock clock = {};
 };
 
 struct cluster_state {
   std::vector<block*> blocks;
   std::uint32_t arrived = 0;
   std::uint64_t phase = 0;
+  race_detector* races = nullptr;  ///< nullptr: they are not looked for
+  race_detector::clock arriving = {}, complete = {};
 };
 
 struct block {
@@ -118,6 +127,8 @@ struct block {
   char* shared() { return reinterpret_cast<char*>(shared_memory.data()); }
   /// Memory behind an address of shared::cta or shared::cluster; throws where there is none.
   char* shared_at(std::uint64_t address, std::int64_t bytes, const instruction& i);
+  /// The same place for the race detector.
+  race_detector::place place_of(std::uint64_t address, std::int64_t bytes) const;
 };
 
 /// An address in shared memory of another block of the cluster: its rank + 1 above these bits; 0 is the own one.
@@ -145,8 +156,13 @@ class helpers {
   std::vector<std::thread> threads_;
 };
 
+struct schedule {
+  std::uint64_t seed = 0;  ///< 0: warps take turns in the order of their numbers; another order for each other number
+  bool races = false;      ///< whether they are looked for
+};
+
 /// Runs every thread block; throws ptx_error.
-void run(const launch& l, std::uint64_t seed, helpers& threads);
+void run(const launch& l, const schedule& how, helpers& threads);
 
 /// Frames of errors.
 [[noreturn]] void fail(const instruction& i, const std::string& why);
@@ -175,12 +191,15 @@ void for_lanes(std::uint32_t mask, F f) {
 
 // Handlers by what they do; nullptr: none of theirs.
 handler arithmetic_handler(instruction& i);
+handler logic_handler(instruction& i);
 handler conversion_handler(instruction& i);
 handler memory_handler(instruction& i);
 handler lanes_handler(instruction& i);
 handler matrix_handler(instruction& i);
 handler asynchronous_handler(instruction& i);
 
+/// Of cp.async, at the wait for it, by the warp that began it.
+void finish_copies(block& b, std::size_t agent, const instruction& i, const std::vector<begun_copy>& copies);
 /// Of wgmma, at the wait for it.
 void multiply_warpgroup(warp& w, const instruction& i);
 

@@ -99,8 +99,8 @@ void load_matrices(warp& w, const instruction& i, std::uint32_t) {
     for (int r = 0; r < 8; ++r)
       std::memcpy(
           values[r],
-          w.in->shared_at(static_cast<std::uint32_t>(base[8 * m + r] + static_cast<std::uint64_t>(i.args[n].offset)),
-                          16, i),
+          w.shared_to_read(static_cast<std::uint32_t>(base[8 * m + r] + static_cast<std::uint64_t>(i.args[n].offset)),
+                           16, i),
           16);
     for (int l = 0; l < lanes; ++l) {
       const int g = l / 4, t = l % 4 * 2;
@@ -124,8 +124,8 @@ void store_matrices(warp& w, const instruction& i, std::uint32_t) {
     }
     for (int r = 0; r < 8; ++r)
       std::memcpy(
-          w.in->shared_at(static_cast<std::uint32_t>(base[8 * m + r] + static_cast<std::uint64_t>(i.args[0].offset)),
-                          16, i),
+          w.shared_to_write(static_cast<std::uint32_t>(base[8 * m + r] + static_cast<std::uint64_t>(i.args[0].offset)),
+                            16, i),
           values[r], 16);
   }
   ++w.in->events;
@@ -162,7 +162,7 @@ class described {
     }
     if (mode_ != 0) address ^= (address >> 7 & ((8 >> (mode_ - 1)) - 1)) << 4;
     std::uint64_t there = 0;
-    std::memcpy(&there, w_.in->shared_at(static_cast<std::uint64_t>(address), size, i_),
+    std::memcpy(&there, w_.shared_to_read(static_cast<std::uint64_t>(address), size, i_),
                 static_cast<std::size_t>(size));
     return value_of(kind_, there);
   }

@@ -20,12 +20,25 @@ space space_of(const instruction& i) {
   return generic;
 }
 
+enum class purpose { reads, writes, changes };
+
 /// Memory that lane l means.
-char* memory_of(warp& w, const instruction& i, const operand& o, const lane_values& base, int l, std::int64_t bytes) {
-  const std::uint64_t address = base[l] + static_cast<std::uint64_t>(o.offset);
-  if (i.number == shared) return w.in->shared_at(static_cast<std::uint32_t>(address), bytes, i);
-  if (address % static_cast<std::uint64_t>(bytes) != 0 && bytes <= 16) fail(i, "an address that is not aligned");
-  return reinterpret_cast<char*>(address);
+char* memory_of(warp& w, const instruction& i, const operand& o, const lane_values& base, int l, std::int64_t bytes,
+                purpose why) {
+  std::uint64_t address = base[l] + static_cast<std::uint64_t>(o.offset);
+  bool in_shared = i.number == shared;
+  if (!in_shared) {
+    if (address % static_cast<std::uint64_t>(bytes) != 0 && bytes <= 16) fail(i, "an address that is not aligned");
+    const auto begin = reinterpret_cast<std::uint64_t>(w.in->shared());
+    in_shared =
+        i.number == generic && address >= begin && address < begin + static_cast<std::uint64_t>(w.in->shared_bytes);
+    if (!in_shared) return reinterpret_cast<char*>(address);
+    address -= begin;
+  }
+  address = static_cast<std::uint32_t>(address);
+  // Atomics and volatile accesses are meant to meet others.
+  if (why == purpose::changes || i.second != 0) return w.in->shared_at(address, bytes, i);
+  return why == purpose::reads ? w.shared_to_read(address, bytes, i) : w.shared_to_write(address, bytes, i);
 }
 
 bool sign_extends(type t) { return t == type::s8 || t == type::s16 || t == type::s32; }
@@ -36,7 +49,7 @@ void load(warp& w, const instruction& i, std::uint32_t mask) {
   const lane_values base = w.in_values(o, 7);
   const auto size = static_cast<std::size_t>(bits_of(i.of) / 8);
   for_lanes(mask, [&](int l) {
-    const char* const from = memory_of(w, i, o, base, l, static_cast<std::int64_t>(size * count));
+    const char* const from = memory_of(w, i, o, base, l, static_cast<std::int64_t>(size * count), purpose::reads);
     for (std::size_t n = 0; n < count; ++n) {
       std::uint64_t value = 0;
       std::memcpy(&value, from + n * size, size);
@@ -57,7 +70,7 @@ void load_one(warp& w, const instruction& i, std::uint32_t mask) {
   std::uint64_t* const to = w.result(i, 0);
   for_lanes(mask, [&](int l) {
     T value;
-    std::memcpy(&value, memory_of(w, i, o, base, l, sizeof(T)), sizeof(T));
+    std::memcpy(&value, memory_of(w, i, o, base, l, sizeof(T), purpose::reads), sizeof(T));
     to[l] = bits(value);
   });
 }
@@ -69,7 +82,7 @@ void store(warp& w, const instruction& i, std::uint32_t mask) {
   const auto size = static_cast<std::size_t>(bits_of(i.of) / 8);
   // Lane after lane, so that the last of several that write to one place wins.
   for_lanes(mask, [&](int l) {
-    char* const to = memory_of(w, i, o, base, l, static_cast<std::int64_t>(size * count));
+    char* const to = memory_of(w, i, o, base, l, static_cast<std::int64_t>(size * count), purpose::writes);
     for (std::size_t n = 0; n < count; ++n) {
       const std::uint64_t value = w.in_values(i.args[i.widths[0] + n], 5)[l];
       std::memcpy(to + n * size, &value, size);
@@ -133,7 +146,8 @@ void atomic(warp& w, const instruction& i, std::uint32_t mask) {
       }
       return old;
     };
-    before[static_cast<std::size_t>(l)] = bits(exchange<T>(memory_of(w, i, o, base, l, sizeof(T)), next));
+    before[static_cast<std::size_t>(l)] =
+        bits(exchange<T>(memory_of(w, i, o, base, l, sizeof(T), purpose::changes), next));
   });
   if (at == 1 && i.args[0].kind == operand_kind::reg) {
     std::uint64_t* const to = w.result(i, 0);
@@ -193,6 +207,9 @@ void begin_copy(warp& w, const instruction& i, std::uint32_t mask) {
   const lane_values to = w.in_values(i.args[0], 0), from = w.in_values(i.args[1], 1), whole = w.in_values(i.args[2], 2);
   const bool cuts = i.args.size() > 3;
   const lane_values given = cuts ? w.in_values(i.args[3], 3) : whole;
+  const std::shared_ptr<const race_detector::clock> known =
+      w.in->cluster->races == nullptr ? nullptr
+                                      : std::make_shared<race_detector::clock>(w.in->cluster->races->now(w.agent()));
   const auto to_offset = static_cast<std::uint64_t>(i.args[0].offset),
              from_offset = static_cast<std::uint64_t>(i.args[1].offset);
   for_lanes(mask, [&](int l) {
@@ -201,15 +218,8 @@ void begin_copy(warp& w, const instruction& i, std::uint32_t mask) {
     const std::uint64_t at = static_cast<std::uint32_t>(to[l] + to_offset);
     w.in->shared_at(at, all, i);
     if ((from[l] + from_offset) % all != 0) fail(i, "an address that is not aligned");
-    w.copies[static_cast<std::size_t>(l)].open.push_back({at, from[l] + from_offset, bytes, all - bytes});
+    w.copies[static_cast<std::size_t>(l)].open.push_back({at, from[l] + from_offset, bytes, all - bytes, known});
   });
-}
-void finish_copies(warp& w, const instruction& i, const std::vector<begun_copy>& copies) {
-  for (const begun_copy& c : copies) {
-    char* const to = w.in->shared_at(c.to, c.bytes + c.zeros, i);
-    if (c.bytes != 0) std::memcpy(to, reinterpret_cast<const char*>(c.from), c.bytes);
-    std::memset(to + c.bytes, 0, c.zeros);
-  }
 }
 void commit_copies(warp& w, const instruction&, std::uint32_t mask) {
   for_lanes(mask, [&](int l) {
@@ -222,9 +232,9 @@ void wait_copies(warp& w, const instruction& i, std::uint32_t mask) {
   const std::uint64_t left = i.args.empty() ? 0 : w.value(i, 0)[0];
   for_lanes(mask, [&](int l) {
     lane_copies& c = w.copies[static_cast<std::size_t>(l)];
-    for (; c.groups.size() > left; c.groups.pop_front()) finish_copies(w, i, c.groups.front());
+    for (; c.groups.size() > left; c.groups.pop_front()) finish_copies(*w.in, w.agent(), i, c.groups.front());
     if (i.second != 0) {
-      finish_copies(w, i, c.open);
+      finish_copies(*w.in, w.agent(), i, c.open);
       c.open.clear();
     }
   });
@@ -260,12 +270,24 @@ void map_address(warp& w, const instruction& i, std::uint32_t mask) {
 
 }  // namespace
 
+void finish_copies(block& b, std::size_t agent, const instruction& i, const std::vector<begun_copy>& copies) {
+  for (const begun_copy& c : copies) {
+    char* const to = b.shared_at(c.to, c.bytes + c.zeros, i);
+    if (c.known != nullptr) b.cluster->races->write_since(agent, *c.known, b.place_of(c.to, c.bytes + c.zeros), i);
+    if (c.bytes != 0) std::memcpy(to, reinterpret_cast<const char*>(c.from), c.bytes);
+    std::memset(to + c.bytes, 0, c.zeros);
+  }
+}
+
 handler memory_handler(instruction& i) {
   const std::string& base = i.words[0];
   if (base == "ld" || base == "ldu" || base == "st" || base == "atom" || base == "red") {
     i.of = last_type(i);
     i.number = space_of(i);
     if (i.of == type::none) return nullptr;
+    if (base == "ld" || base == "st")
+      for (const char* word : {"volatile", "relaxed", "acquire", "release", "mmio"})
+        i.second |= has_word(i, word) ? 1 : 0;
     if (base == "st") return i.args.size() == i.widths[0] + i.widths[1] && !has_word(i, "async") ? store : nullptr;
     if (base == "atom" || base == "red") return has_word(i, "async") ? nullptr : atomic_handler(i);
     if (i.widths[0] == 1 && i.args[0].kind == operand_kind::reg) {

@@ -3,7 +3,8 @@
 // cudart runs on a CPU, with tensors in the host's memory. A launch is done when it returns.
 //
 // Environment: MSABENCH_PTX_THREADS (all cores), MSABENCH_PTX_SEED (0: warps in the order of their numbers),
-// MSABENCH_PTX_SMS (8 multiprocessors).
+// MSABENCH_PTX_SMS (8 multiprocessors), MSABENCH_PTX_RACES (0: races on
+// shared memory are not looked for).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <malloc.h>
@@ -152,7 +153,10 @@ cudaError_t start(function& f, dim3 grid, dim3 block, void** arguments, std::siz
     for (std::size_t i = 0; i < k.parameters.size(); ++i)
       std::memcpy(reinterpret_cast<char*>(l.parameter_base) + k.parameters[i].offset, arguments[i],
                   static_cast<std::size_t>(k.parameters[i].bytes));
-    run(l, static_cast<std::uint64_t>(from_environment("MSABENCH_PTX_SEED", 0)), *all().threads);
+    schedule how;
+    how.seed = static_cast<std::uint64_t>(from_environment("MSABENCH_PTX_SEED", 0));
+    how.races = from_environment("MSABENCH_PTX_RACES", 1) != 0;
+    run(l, how, *all().threads);
     return cudaSuccess;
   } catch (const std::exception& e) {
     return failed(cudaErrorLaunchFailure, e.what());
