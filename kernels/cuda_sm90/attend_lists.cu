@@ -17,8 +17,11 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes that results of pairs, and of tokens between passes, may take.
-constexpr double most_partial_bytes = 256e6;
+/// Bytes that results of pairs, and of tokens between passes, may take. Tests make it small, so that small problems go in ranges.
+#ifndef MSABENCH_ATTEND_PARTIAL_BYTES
+#define MSABENCH_ATTEND_PARTIAL_BYTES 256e6
+#endif
+constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
 constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
 constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
