@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many tokens over selected blocks: neighbours that mostly read the same blocks together, all others block by
-// block. Which of the two a tile of tokens takes is found on the device, from its ids.
+// Attention of many tokens over selected blocks: neighbours that mostly read the same blocks together, all others block
+// by block. Which of the two a tile of tokens takes is found on the device, from its ids.
 #include <algorithm>
 #include <numeric>
 

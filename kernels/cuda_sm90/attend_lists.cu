@@ -17,7 +17,8 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes that results of pairs, and of tokens between passes, may take. Tests make it small, so that small problems go in ranges.
+/// Bytes that results of pairs, and of tokens between passes, may take. Tests make it small, so that small problems go
+/// in ranges.
 #ifndef MSABENCH_ATTEND_PARTIAL_BYTES
 #define MSABENCH_ATTEND_PARTIAL_BYTES 256e6
 #endif
@@ -28,8 +29,8 @@ constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
 
-/// Tokens of a chunk. Where the results of a head don't fit, either the sums of tokens have to wait between ranges of blocks,
-/// or fewer tokens read the blocks again: whatever moves less.
+/// Tokens of a chunk. Where the results of a head don't fit, either the sums of tokens have to wait between ranges of
+/// blocks, or fewer tokens read the blocks again: whatever moves less.
 std::int64_t chunk_tokens(const msabench_problem& p) {
   const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
   const double pairs = static_cast<double>(tokens * p.topk), states = static_cast<double>(tokens) * state_bytes;
@@ -120,7 +121,8 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
                           together ? 0 : count, 0};
 }
 
-/// From counts to first pairs, and to works. A thread block for each head; a thread has four neighbouring blocks of a strip.
+/// From counts to first pairs, and to works. A thread block for each head; a thread has four neighbouring blocks of a
+/// strip.
 constexpr int scan_threads = 1024, scan_blocks = 4;
 
 __device__ uint2 operator+(uint2 a, uint2 b) { return {a.x + b.x, a.y + b.y}; }
@@ -150,7 +152,8 @@ __device__ uint2 scan(uint2 own, uint2& all) {
   return {before.x + sum.x - own.x, before.y + sum.y - own.y};
 }
 
-/// `visit(block, count, before)` of each block of the head, by one thread; before: pairs and works of the blocks before it.
+/// `visit(block, count, before)` of each block of the head, by one thread; before: pairs and works of the blocks before
+/// it.
 template <class Visit>
 __device__ uint2 walk_counts(const std::uint32_t* counts, std::int64_t blocks, uint2 before, Visit visit) {
   for (std::int64_t strip = 0; strip < blocks; strip += scan_threads * scan_blocks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The selections of a chunk of tokens, sorted into work: tiles of neighbouring tokens that mostly read the same blocks, and
-// for all other tokens the selection turned round, from the blocks of each token to the tokens of each block.
+// The selections of a chunk of tokens, sorted into work: tiles of neighbouring tokens that mostly read the same blocks,
+// and for all other tokens the selection turned round, from the blocks of each token to the tokens of each block.
 //
 // Where in a list something stands is another place in every run; no result depends on it.
 #pragma once
@@ -39,8 +39,8 @@ struct alignas(16) listed_token {
   std::uint32_t unused;
 };
 
-/// A block of a token: the pass that computes it, and the place of the result there. Until blocks have their passes, its
-/// number, sequence * max_blocks + ..., and its place among the pairs of that.
+/// A block of a token: the pass that computes it, and the place of the result there. Until blocks have their passes,
+/// its number, sequence * max_blocks + ..., and its place among the pairs of that.
 struct alignas(8) listed_block {
   std::uint32_t pass, place;
 };
@@ -67,9 +67,9 @@ struct alignas(8) shared_block {
 
 /// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8.
 ///
-/// The results of pairs are kept for one pass at a time. A pass goes through some heads, which are a group, or through a
-/// range of the blocks of one: as many whole blocks as there is room for. Later ranges add to what tokens have of earlier
-/// ones. Ranges can be empty: most blocks leave less room unused than the largest one could.
+/// The results of pairs are kept for one pass at a time. A pass goes through some heads, which are a group, or through
+/// a range of the blocks of one: as many whole blocks as there is room for. Later ranges add to what tokens have of
+/// earlier ones. Ranges can be empty: most blocks leave less room unused than the largest one could.
 struct attend_chunk {
   std::int64_t first_tile, tiles;  ///< of 8 tokens
   std::int64_t sequences, max_blocks;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens whose neighbours read other blocks: block by block. A thread block has the keys and values of a block in shared
-// memory, for up to 32 of the tokens that selected it; a warpgroup computes four of them at a time, 64 rows. What a token
-// has of a block is stored, rounded, and a second kernel adds up the blocks of a token in ascending order.
+// Tokens whose neighbours read other blocks: block by block. A thread block has the keys and values of a block in
+// shared memory, for up to 32 of the tokens that selected it; a warpgroup computes four of them at a time, 64 rows.
+// What a token has of a block is stored, rounded, and a second kernel adds up the blocks of a token in ascending order.
 //
-// One warp brings blocks, one brings queries, three warpgroups take turns at the tiles of four tokens, whichever block these
-// are of: so each has products while the others have exponentials.
+// One warp brings blocks, one brings queries, three warpgroups take turns at the tiles of four tokens, whichever block
+// these are of: so each has products while the others have exponentials.
 #include <math_constants.h>
 
 #include <algorithm>
@@ -110,8 +110,8 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
   }
 }
 
-/// The result of a token and a block: the sum of weighted values over the sum of weights, rounded, in the order in which
-/// the lanes have it; greatest scores and sums of rows apart.
+/// The result of a token and a block: the sum of weighted values over the sum of weights, rounded, in the order in
+/// which the lanes have it; greatest scores and sums of rows apart.
 template <class T>
 __device__ void store_partial(const attend_chunk& chunk, std::int64_t place, const float (&out)[64],
                               const float (&most)[2], const float (&sum)[2]) {
@@ -210,8 +210,8 @@ __global__ void __launch_bounds__(scattered_shared::threads, 1)
 /// A warp for each token of the heads of a group.
 constexpr int combine_warps = 4;
 
-/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t; greatest
-/// scores and sums of row `lane % 16`.
+/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t;
+/// greatest scores and sums of row `lane % 16`.
 struct token_state {
   float out[64];
   float most, sum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight neighbouring tokens that mostly read the same blocks: all blocks that any of them reads, once for all. Each of two
-// warpgroups has four tokens, 64 rows, whose sums stay in registers from block to block. A warp is a token, so a block
-// that the token has not selected is hidden from a whole warp: its weights are 0 then, and change nothing.
+// Eight neighbouring tokens that mostly read the same blocks: all blocks that any of them reads, once for all. Each of
+// two warpgroups has four tokens, 64 rows, whose sums stay in registers from block to block. A warp is a token, so a
+// block that the token has not selected is hidden from a whole warp: its weights are 0 then, and change nothing.
 //
 // The products of a step are the scores of a block and the weighted values of the one before. Warpgroups take turns at
 // them, so that one has products while the other has exponentials.
@@ -101,8 +101,8 @@ __device__ void bring_tiles(const attend_call& call, const attend_maps& maps, co
   }
 }
 
-/// Hides what a token does not read, and makes weights of scores. `most` and `sum`: of the token's rows so far; what they have
-/// been weighed with is to be multiplied by `factors`. Sums are of this lane's columns.
+/// Hides what a token does not read, and makes weights of scores. `most` and `sum`: of the token's rows so far; what
+/// they have been weighed with is to be multiplied by `factors`. Sums are of this lane's columns.
 __device__ __forceinline__ void weigh_scores(float (&scores)[64], int keys, float scale, float (&most)[2],
                                              float (&sum)[2], float (&factors)[2]) {
   if (keys < block_keys) hide_keys(scores, keys);

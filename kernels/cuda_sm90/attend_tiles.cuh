@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two kernels of `attend` share: blocks of keys and values on their way to shared memory, and the arithmetic of a
-// warpgroup on 64 rows, four tokens of 16 heads, and a block. Each warp has the rows of one token; heads past the group
-// hold anything, and nobody looks at them.
+// What the two kernels of `attend` share: blocks of keys and values on their way to shared memory, and the arithmetic
+// of a warpgroup on 64 rows, four tokens of 16 heads, and a block. Each warp has the rows of one token; heads past the
+// group hold anything, and nobody looks at them.
 #pragma once
 
 #include <math_constants.h>
@@ -75,8 +75,8 @@ __device__ inline void copy_block(const block_source& from, const CUtensorMap& m
   copy_box(to + block_panel_bytes, map, {64, from.row, head, from.page}, ready, policy);
 }
 
-/// Copies the last block of a sequence, which is not whole: zeros for what is behind the end, where anything may lie, or
-/// nothing that can be read.
+/// Copies the last block of a sequence, which is not whole: zeros for what is behind the end, where anything may lie,
+/// or nothing that can be read.
 __device__ inline void copy_last_block(const block_source& from, const cache& cached, std::int32_t head,
                                        unsigned char* to) {
   constexpr int pieces = head_columns / 8;

@@ -11,15 +11,15 @@
 
 namespace msabench::cuda_sm90 {
 
-/// First of all in each thread of a kernel that launch_in_turn launches: all that was enqueued before is done after it, so a
-/// thread block may not end without. The next kernel may then begin as soon as there is room for it.
+/// First of all in each thread of a kernel that launch_in_turn launches: all that was enqueued before is done after it,
+/// so a thread block may not end without. The next kernel may then begin as soon as there is room for it.
 __device__ inline void begin_in_turn() {
   cuda::wait_for_previous();
   cuda::let_next_begin();
 }
 
-/// As kernel<<<blocks, threads, shared, stream>>>(arguments...), for kernels that call begin_in_turn. What is enqueued before
-/// has to be such a kernel, or one that ends before anything begins.
+/// As kernel<<<blocks, threads, shared, stream>>>(arguments...), for kernels that call begin_in_turn. What is enqueued
+/// before has to be such a kernel, or one that ends before anything begins.
 template <class... Parameters, class... Arguments>
 void launch_in_turn(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, std::size_t shared,
                     cudaStream_t stream, Arguments&&... arguments) {
