@@ -21,6 +21,8 @@ msabench_profile profile(const msabench_problem& problem) {
   msabench_profile delivered = cuda::portable_kernels.profile(problem);
   if (problem.op == MSABENCH_OP_INDEX || problem.op == MSABENCH_OP_MSA)
     delivered.batch_invariant &= index_is_batch_invariant(problem);
+  if (problem.op == MSABENCH_OP_ATTEND || problem.op == MSABENCH_OP_MSA)
+    delivered.batch_invariant &= attend_is_batch_invariant(problem);
   // Attention of few tokens is divided by how many they are; scores are the same however a problem is.
   if (problem.op != MSABENCH_OP_INDEX && decodes_rows_alone(problem)) delivered.batch_invariant = 0;
   return delivered;
@@ -29,6 +31,7 @@ msabench_profile profile(const msabench_problem& problem) {
 msabench_numerics numerics(const msabench_problem& problem) {
   if (takes_decode(problem)) return decode_numerics(problem);
   if (is_index_branch(problem.op)) return index_numerics(problem);
+  if (takes_attend(problem)) return attend_numerics(problem);
   return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
 }
 
@@ -44,6 +47,7 @@ const char* refusal(const msabench_problem& problem) {
 double scratch_bytes(const msabench_problem& problem, int threads) {
   if (takes_decode(problem)) return decode_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_INDEX) return index_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_ATTEND) return attend_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
   if (kernels::is_attention_backward(problem.op)) return attend_backward_scratch_bytes(problem);
   return cuda::portable_kernels.scratch_bytes(problem, threads);

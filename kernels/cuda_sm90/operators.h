@@ -11,7 +11,6 @@ using namespace msabench::kernels;
 
 void index(const index_call& call, const run_context& context);
 void msa(const msa_call& call, const run_context& context);
-void attend(const attend_call& call, const run_context& context);
 
 // Of index, and of the index branch of msa.
 double index_scratch_bytes(const msabench_problem& problem);
@@ -31,5 +30,12 @@ void attend_backward(const backward_call& call, const run_context& context);
 double attend_backward_scratch_bytes(const msabench_problem& problem);
 
 double msa_scratch_bytes(const msabench_problem& problem);
+
+/// Whether `attend`, or that of `msa`, has a kernel here for a problem.
+bool takes_attend(const msabench_problem& problem);
+void attend(const attend_call& call, const run_context& context);
+msabench_numerics attend_numerics(const msabench_problem& problem);
+bool attend_is_batch_invariant(const msabench_problem& problem);
+double attend_scratch_bytes(const msabench_problem& problem);
 
 }  // namespace msabench::cuda_sm90
