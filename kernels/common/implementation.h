@@ -20,7 +20,8 @@ struct run_context {
   void* state = nullptr;   ///< of the plan, from make_state; nullptr without it
 };
 
-/// Functions of operators on a CPU must not allocate or throw; what others throw becomes a status. An operator without function is refused as unsupported.
+/// Functions of operators on a CPU must not allocate or throw; what others throw becomes a status. An operator without
+/// function is refused as unsupported.
 struct implementation {
   const char* name;
   const char* description;

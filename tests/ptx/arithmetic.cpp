@@ -224,14 +224,19 @@ bool is_real(type t) {
   return t == type::f32 || t == type::f64 || t == type::f16 || t == type::bf16 || t == type::f16x2 || t == type::bf16x2;
 }
 
-template <class T>
-handler greatest_of(const instruction& i, bool most) {
-  if (i.args.size() == 4) {
-    if (most) return ternary<T, [](T a, T b, T c) { return greater(greater(a, b), c); }>;
-    return ternary<T, [](T a, T b, T c) { return lesser(lesser(a, b), c); }>;
-  }
-  return most ? binary<T, greater> : binary<T, lesser>;
-}
+// Of pairs, each half by itself.
+constexpr auto greater_of = [](auto a, auto b) {
+  if constexpr (requires { a.with(b, greater); })
+    return a.with(b, greater);
+  else
+    return greater(a, b);
+};
+constexpr auto lesser_of = [](auto a, auto b) {
+  if constexpr (requires { a.with(b, lesser); })
+    return a.with(b, lesser);
+  else
+    return lesser(a, b);
+};
 
 /// max and min, with NaN (a NaN wins) and three operands of newer generations where the text has them
 handler extreme(const instruction& i, bool most) {
@@ -249,41 +254,12 @@ handler extreme(const instruction& i, bool most) {
       return is_nan(a) || is_nan(b) ? std::numeric_limits<float>::quiet_NaN() : lesser(a, b);
     }>;
   }
-  switch (i.of) {
-    case type::s32:
-      return greatest_of<std::int32_t>(i, most);
-    case type::u32:
-      return greatest_of<std::uint32_t>(i, most);
-    case type::f32:
-      return greatest_of<float>(i, most);
-    default:
-      break;
-  }
-  if (i.of == type::f16x2 || i.of == type::bf16x2) {
-    if (i.of == type::f16x2)
-      return most ? binary<pair_of<half_bits>, [](auto a, auto b) { return a.with(b, greater); }>
-                  : binary<pair_of<half_bits>, [](auto a, auto b) { return a.with(b, lesser); }>;
-    return most ? binary<pair_of<bfloat_bits>, [](auto a, auto b) { return a.with(b, greater); }>
-                : binary<pair_of<bfloat_bits>, [](auto a, auto b) { return a.with(b, lesser); }>;
-  }
-  switch (i.of) {
-    case type::u16:
-      return most ? binary<std::uint16_t, greater> : binary<std::uint16_t, lesser>;
-    case type::s16:
-      return most ? binary<std::int16_t, greater> : binary<std::int16_t, lesser>;
-    case type::u64:
-      return most ? binary<std::uint64_t, greater> : binary<std::uint64_t, lesser>;
-    case type::s64:
-      return most ? binary<std::int64_t, greater> : binary<std::int64_t, lesser>;
-    case type::f64:
-      return most ? binary<double, greater> : binary<double, lesser>;
-    case type::f16:
-      return most ? binary<half_bits, greater> : binary<half_bits, lesser>;
-    case type::bf16:
-      return most ? binary<bfloat_bits, greater> : binary<bfloat_bits, lesser>;
-    default:
-      return nullptr;
-  }
+  const bool three = i.args.size() == 4;
+  return by_type(i.of, [=]<class T>(std::type_identity<T>) -> handler {
+    if (three && most) return ternary<T, [](T a, T b, T c) { return greater_of(greater_of(a, b), c); }>;
+    if (three) return ternary<T, [](T a, T b, T c) { return lesser_of(lesser_of(a, b), c); }>;
+    return most ? binary<T, greater_of> : binary<T, lesser_of>;
+  });
 }
 
 handler fused_by_type(instruction& i) {

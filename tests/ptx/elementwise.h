@@ -2,6 +2,8 @@
 // Instructions that compute a register from one, two or three others, lane by lane.
 #pragma once
 
+#include <type_traits>
+
 #include "tests/ptx/halves.h"
 #include "tests/ptx/machine.h"
 
@@ -29,111 +31,68 @@ void ternary(warp& w, const instruction& i, std::uint32_t mask) {
   for_lanes(mask, [&](int l) { to[l] = bits<R>(static_cast<R>(f(as<T>(a[l]), as<T>(b[l]), as<C>(c[l])))); });
 }
 
-template <auto f>
-handler unary_of(type t) {
+/// What `make` gives for the type that an instruction names; nullptr where it takes none of them.
+template <class Make>
+handler by_type(type t, Make make) {
   switch (t) {
     case type::b16:
     case type::u16:
-      return unary<std::uint16_t, f>;
+      return make(std::type_identity<std::uint16_t>());
     case type::s16:
-      return unary<std::int16_t, f>;
+      return make(std::type_identity<std::int16_t>());
     case type::b32:
     case type::u32:
-      return unary<std::uint32_t, f>;
+      return make(std::type_identity<std::uint32_t>());
     case type::s32:
-      return unary<std::int32_t, f>;
+      return make(std::type_identity<std::int32_t>());
     case type::b64:
     case type::u64:
-      return unary<std::uint64_t, f>;
+      return make(std::type_identity<std::uint64_t>());
     case type::s64:
-      return unary<std::int64_t, f>;
+      return make(std::type_identity<std::int64_t>());
     case type::f32:
-      return unary<float, f>;
+      return make(std::type_identity<float>());
     case type::f64:
-      return unary<double, f>;
+      return make(std::type_identity<double>());
     case type::f16:
-      return unary<half_bits, f>;
+      return make(std::type_identity<half_bits>());
     case type::bf16:
-      return unary<bfloat_bits, f>;
+      return make(std::type_identity<bfloat_bits>());
     case type::f16x2:
-      return unary<pair_of<half_bits>, f>;
+      return make(std::type_identity<pair_of<half_bits>>());
     case type::bf16x2:
-      return unary<pair_of<bfloat_bits>, f>;
+      return make(std::type_identity<pair_of<bfloat_bits>>());
     default:
       return nullptr;
   }
+}
+
+// Of every type, or of integers alone.
+template <auto f>
+handler unary_of(type t) {
+  return by_type(t, []<class T>(std::type_identity<T>) -> handler { return unary<T, f>; });
 }
 template <auto f>
 handler binary_of(type t) {
-  switch (t) {
-    case type::b16:
-    case type::u16:
-      return binary<std::uint16_t, f>;
-    case type::s16:
-      return binary<std::int16_t, f>;
-    case type::b32:
-    case type::u32:
-      return binary<std::uint32_t, f>;
-    case type::s32:
-      return binary<std::int32_t, f>;
-    case type::b64:
-    case type::u64:
-      return binary<std::uint64_t, f>;
-    case type::s64:
-      return binary<std::int64_t, f>;
-    case type::f32:
-      return binary<float, f>;
-    case type::f64:
-      return binary<double, f>;
-    case type::f16:
-      return binary<half_bits, f>;
-    case type::bf16:
-      return binary<bfloat_bits, f>;
-    case type::f16x2:
-      return binary<pair_of<half_bits>, f>;
-    case type::bf16x2:
-      return binary<pair_of<bfloat_bits>, f>;
-    default:
-      return nullptr;
-  }
+  return by_type(t, []<class T>(std::type_identity<T>) -> handler { return binary<T, f>; });
 }
 template <auto f>
 handler whole_unary(type t) {
-  switch (t) {
-    case type::b16:
-    case type::u16:
-      return unary<std::uint16_t, f>;
-    case type::b32:
-    case type::u32:
-      return unary<std::uint32_t, f>;
-    case type::b64:
-    case type::u64:
-      return unary<std::uint64_t, f>;
-    default:
+  return by_type(t, []<class T>(std::type_identity<T>) -> handler {
+    if constexpr (std::is_unsigned_v<T>)
+      return unary<T, f>;
+    else
       return nullptr;
-  }
+  });
 }
 template <auto f>
 handler whole_binary(type t) {
-  switch (t) {
-    case type::b16:
-    case type::u16:
-      return binary<std::uint16_t, f>;
-    case type::s16:
-      return binary<std::int16_t, f>;
-    case type::b32:
-    case type::u32:
-      return binary<std::uint32_t, f>;
-    case type::s32:
-      return binary<std::int32_t, f>;
-    case type::b64:
-    case type::u64:
-      return binary<std::uint64_t, f>;
-    case type::s64:
-      return binary<std::int64_t, f>;
-    default:
+  return by_type(t, []<class T>(std::type_identity<T>) -> handler {
+    if constexpr (std::is_integral_v<T>)
+      return binary<T, f>;
+    else
       return nullptr;
-  }
+  });
 }
 
 }  // namespace msabench::ptx

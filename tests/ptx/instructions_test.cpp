@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         line{OF_F("min.f32 %f9, 0f00000000, 0f80000000;"), f(-0.0f)},
         line{OF_F("max.f32 %f9, 0f00000000, 0f80000000;"), f(0.0f)}, line{OF_32("max.s32 %r9, -1, 1;"), 1},
         line{OF_32("max.u32 %r9, -1, 1;"), 0xffffffff}, line{OF_32("max.s32 %r9, -1, 1, 5;"), 5},
+        line{"min.s64 %d9, 3, 7, 2;", 2}, line{OF_32("max.bf16x2 %r9, 0x3f80c000, 0xc0004000;"), 0x3f804000},
         line{OF_F("add.rm.f32 %f9, 0f3f800000, 0f00800000;"), f(1)},
         line{OF_F("add.rp.f32 %f9, 0f3f800000, 0f00800000;"), 0x3f800001},
         line{OF_F("fma.rn.f32 %f9, 0f40000000, 0f40400000, 0f3f800000;"), f(7)},

@@ -143,7 +143,7 @@ void move(warp& w, const instruction& i, std::uint32_t mask) {
     for_lanes(mask, [&](int l) { to[l] = (a[l] + offset) & keep; });
     return;
   }
-  // A value from its parts, or parts of a value, the lowest first. 128 bits: two registers of 64.
+  // A value from its parts, or parts of a value, the lowest first.
   const int part = bits_of(i.of) / std::max(to_width, from_width);
   if (from_width > 1) {
     std::array<std::uint64_t, lanes> whole{};
@@ -321,7 +321,7 @@ handler bit_count(instruction& i, const std::string& base) {
 handler logic_handler(instruction& i) {
   const std::string& base = i.words[0];
   i.of = last_type(i);
-  if (base == "mov") return move;
+  if (base == "mov") return i.of == type::b128 ? nullptr : move;  // registers have 64 bits
   if (base == "selp") return select_value;
   if (base == "setp") return comparison(i);
   if (base == "set") {

@@ -98,7 +98,7 @@ class runner {
         } else if (mask == p.mask) {
           p.pc = i.target;
         } else {
-          const path taken = {i.target, mask, waits::no, 0, 0};
+          const path taken = {i.target, mask, waits::no, 0};
           p.mask &= ~mask;
           ++p.pc;
           w.paths.push_back(taken);
@@ -156,7 +156,7 @@ class runner {
       std::uint32_t same = 0;
       for_lanes(left, [&](int lane) { same |= index[lane] == at ? 1u << lane : 0u; });
       if (at >= i.targets.size()) fail(i, "an index past the targets");
-      w.paths.push_back({i.targets[at], same, waits::no, 0, 0});
+      w.paths.push_back({i.targets[at], same, waits::no, 0});
       left &= ~same;
     }
     join(w);
@@ -314,7 +314,7 @@ class cluster_runner {
         w.number = number;
         w.alive = left >= lanes ? ~0u : (1u << left) - 1;
         left -= std::min<std::uint32_t>(left, lanes);
-        w.paths.assign(1, {0, w.alive, waits::no, 0, 0});
+        w.paths.assign(1, {0, w.alive, waits::no, 0});
         for (lane_copies& c : w.copies) c = {};
         w.open_products.clear();
         w.product_groups.clear();

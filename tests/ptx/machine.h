@@ -41,14 +41,13 @@ struct lane_values {
   std::uint64_t operator[](int lane) const { return at[static_cast<std::uint32_t>(lane) * step]; }
 };
 
-enum class waits : std::uint8_t { no, for_lanes, at_barrier, at_warp_barrier, at_cluster };
+enum class waits : std::uint8_t { no, for_lanes, at_barrier, at_warp_barrier };
 
 /// Lanes at one instruction.
 struct path {
   std::uint32_t pc = 0, mask = 0;
   waits waiting = waits::no;
   std::uint32_t barrier = 0;
-  std::uint64_t phase = 0;
 };
 
 /// What a lane's or a warp's instructions began and what a later one waits for.
@@ -164,7 +163,7 @@ struct schedule {
 /// Runs every thread block; throws ptx_error.
 void run(const launch& l, const schedule& how, helpers& threads);
 
-/// Frames of errors.
+/// Throws ptx_error with the line and the text of the instruction.
 [[noreturn]] void fail(const instruction& i, const std::string& why);
 
 template <class T>
