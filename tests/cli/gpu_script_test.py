@@ -93,7 +93,7 @@ class GpuScript(ProgramTest):
         naive = BUILD / "lib" / "msabench" / "naive.so"
         for name in ["ci", "bin", "cuda/sanitizer"]:
             (self.dist / name).mkdir(parents=True)
-        for name in ["gpu", "gpu_merge.sh", "lib.sh"]:
+        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "lib.sh"]:
             shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
         self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
         (self.dist / "bin" / "msabench-worker").write_text("worker")
