@@ -32,7 +32,7 @@ FAULTS = {
     "blocks_lost_piece": ("cuda_sm90/block_gradients.cu", "piece < pieces; ++piece", "piece < pieces - 1; ++piece", "*_backward/*"),
     # Keys are multiplied before they have come.
     "prefill_index_unawaited_copy": (
-        "cuda_sm90/prefill_index.cu", "      wait_for(&ring.full[place.stage], place.parity);\n      float products", "      float products", "index/*"),
+        "cuda_sm90/prefill_index.cu", "    wait_for(&ring.full[place.stage], place.parity);\n    float products", "    float products", "index/*"),
     # A row sees the key behind its last one.
     "prefill_index_later_key": ("cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", ">= seen[i / 2]", "> seen[i / 2]", "index/*"),
     # Negative maxima stay in the order of integers, which is that of their sizes.
@@ -40,6 +40,6 @@ FAULTS = {
         "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "most[0] > infinity || most[1] > infinity", "false", "index/*"),
     # Of the parts of a row's keys the last is left out.
     "prefill_index_lost_part": (
-        "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts(), stream)", "cuda::merge_lists(call, s.lists, plan.parts() - 1, stream)",
+        "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
         "index/*"),
 }
