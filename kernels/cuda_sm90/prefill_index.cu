@@ -271,7 +271,9 @@ __device__ void write_selected(const index_call& c, const query_tile& tokens, in
 template <class T, class shape>
 __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   const index_call& c = s.index;
-  const int group = threadIdx.x / group_threads - 1, lane = threadIdx.x % 32;
+  // As what all lanes have in common, so that addresses and descriptors are too.
+  const int group = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / group_threads, 0) - 1;
+  const int lane = threadIdx.x % 32;
   const int first_row = group * group_rows + threadIdx.x % group_threads / 32 * 16;  // of the warp
   char* const queries = tiles + shape::queries + group * shape::group_bytes;
   const std::uint64_t query_descriptor = k_major_descriptor(cuda::shared_address(queries));
