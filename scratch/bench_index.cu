@@ -294,7 +294,7 @@ int main(int argc, char** argv) {
         float alone = 1e9f, together;
         const int repeats = i == first ? 2 : 4;
         for (int s = 0; s < repeats; ++s) {
-          usleep(30000);
+          usleep(20000);
           CHECK(cudaEventRecord(a));
           run();
           CHECK(cudaEventRecord(b));
