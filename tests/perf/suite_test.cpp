@@ -212,6 +212,20 @@ TEST(suite, scales_go_to_operators_that_have_them) {
   }
 }
 
+TEST(suite, scales_of_the_index_branch_alone) {
+  suite_request r;
+  r.contexts = {8192};
+  r.fp8_index = scale_form::token;
+  for (const auto& c : plan_suite(r)[0].cases) {
+    const problem p = make_problem(c);
+    const bool indexes = c.operation == op::score || c.operation == op::index || c.operation == op::msa;
+    EXPECT_EQ(p.k_idx, indexes ? e4m3 : bf16) << msabench::name(c);
+    EXPECT_EQ(p.idx_scale, indexes ? 2 : 0) << msabench::name(c);
+    EXPECT_EQ(p.kv, bf16) << msabench::name(c);
+    EXPECT_EQ(p.kv_scale, 0) << msabench::name(c);
+  }
+}
+
 TEST(least_work, knows_the_share_of_the_index_branch) {
   const auto of = [](const char* name) {
     const case_spec c = parse_case(name);
