@@ -436,9 +436,8 @@ sweep_plan plan_sweep(const msabench_problem& p) {
 }  // namespace
 
 bool takes_prefill_index(const msabench_problem& p) {
-  // What msa declares of its products holds for attention too, which multiplies more precisely than those of e4m3.
   const bool is_e4m3 = same_type(p.q_idx, e4m3_type);
-  const bool indexes = p.op == MSABENCH_OP_INDEX || (p.op == MSABENCH_OP_MSA && !is_e4m3);
+  const bool indexes = p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
   const int wanted = p.topk - p.local_blocks - p.init_blocks;
   constexpr std::int64_t most_keys = 1 << 30;
   // A piece of a query in e4m3 is 16 dims.
