@@ -31,9 +31,15 @@ msabench_profile profile(const msabench_problem& problem) {
 msabench_numerics numerics(const msabench_problem& problem) {
   if (takes_decode(problem)) return decode_numerics(problem);
   if (is_index_branch(problem.op)) return index_numerics(problem);
-  if (takes_attend(problem)) return attend_numerics(problem);
-  return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
+  msabench_numerics declared = takes_attend(problem)      ? attend_numerics(problem)
+                               : is_attention(problem.op) ? attention_numerics(problem)
+                                                          : cuda::portable_kernels.numerics(problem);
+  // One field for the scores of both branches; those of the index branch may be the coarser ones.
+  if (problem.op == MSABENCH_OP_MSA) declared.score_acc = index_numerics(problem).score_acc;
+  return declared;
 }
+
+bool writes_scores(const msabench_problem& problem) { return !same_type(problem.k_idx, e4m3_type); }
 
 const char* refusal(const msabench_problem& problem) {
   const char* text = cuda::portable_kernels.refusal(problem);
@@ -64,6 +70,7 @@ const kernels::implementation& hopper_kernels() {
     all.numerics = numerics;
     all.scratch_bytes = scratch_bytes;
     all.refusal = refusal;
+    all.writes_scores = writes_scores;
     all.scaled_e4m3 = true;
     all.enqueue_error = enqueue_error;
     all.dense = dense;
