@@ -21,8 +21,8 @@ namespace {
 
 struct scattered_shared {
   static constexpr int block_stages = 2, consumers = 2, query_stages = 2 * consumers;
-  static constexpr int threads = 128 * (2 + consumers), producer_registers = 40, consumer_registers = 160,
-                       combining_registers = 152;
+  static constexpr int threads = 128 * (2 + consumers), producer_registers = 48, consumer_registers = 152,
+                       combining_registers = 160;
 
   alignas(1024) unsigned char keys[block_stages][block_bytes];
   alignas(1024) unsigned char values[block_stages][block_bytes];
