@@ -40,19 +40,22 @@ void divide(attend_chunk& chunk, const msabench_problem& p, std::int64_t tokens)
   chunk.segments = chunk.ranges = 1;
   chunk.room = chunk.pairs_of_pass = chunk.all_pairs;
   if (chunk.room <= fitting) return;
-  // A block has all tokens at the most.
-  chunk.room = std::max(fitting, 4 * tokens);
-  chunk.pairs_of_pass = std::max(chunk.room * 2 / 3, 2 * tokens);
+  const auto set_room = [&](std::int64_t pairs) {
+    chunk.room = pairs;
+    chunk.pairs_of_pass = pairs * 2 / 3;
+  };
+  set_room(fitting);
   if (head_pairs <= chunk.pairs_of_pass) return;
-  const auto again = static_cast<double>(ceil_div(head_pairs, chunk.pairs_of_pass) - 1);
   const double keys = static_cast<double>(p.batch) * static_cast<double>(p.max_kv_len);
   const std::int64_t fitting_tiles = chunk.pairs_of_pass / (tile_tokens * p.topk);
-  if (fitting_tiles > 0 && again * keys * key_bytes <= again * static_cast<double>(tokens) * token_bytes_between) {
+  if (fitting_tiles > 0 && keys * key_bytes <= static_cast<double>(tokens) * token_bytes_between) {
     chunk.segments = ceil_div(chunk.tiles, std::min(fitting_tiles, chunk.tiles));
     chunk.segment_tiles = ceil_div(chunk.tiles, chunk.segments);
-  } else {
-    chunk.ranges = static_cast<std::int32_t>(ceil_div(head_pairs, chunk.pairs_of_pass - tokens));
+    return;
   }
+  // A block has all tokens at the most.
+  set_room(std::max(fitting, 4 * tokens));
+  chunk.ranges = static_cast<std::int32_t>(ceil_div(head_pairs, chunk.pairs_of_pass - tokens));
 }
 
 constexpr unsigned all_lanes = ~0u;
