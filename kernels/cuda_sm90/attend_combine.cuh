@@ -14,11 +14,10 @@ namespace msabench::cuda_sm90 {
 
 /// Results of a unit of tokens, of one warp.
 struct unit_results {
-  static constexpr int most = 64;
+  static constexpr int most = unit_pairs;
   std::uint32_t places[most];
   float2 stats[most][token_heads];  ///< greatest score, then weight; and sum of a row
 };
-static_assert(unit_results::most >= most_listed);
 
 /// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t;
 /// greatest score and sum of row `lane % 16`.
@@ -65,8 +64,8 @@ struct token_sum {
   }
 };
 
-/// Tokens `first` to `first + unit_tokens` of a head, as far as they are in the segment, of the results of a pass.
-template <class T>
+/// `tokens` tokens of a head from `first` on, of the results of a pass, `at_once` results of a token at a time.
+template <class T, int at_once>
 __device__ void combine_unit(const attend_call& call, const attend_chunk& chunk, const pass_extent& pass,
                              std::int64_t head, std::int64_t first, int tokens, unit_results& results) {
   const int lane = threadIdx.x % 32, g = lane / 4, row = lane % token_heads, parity = lane / token_heads;
@@ -133,7 +132,7 @@ __device__ void combine_unit(const attend_call& call, const attend_chunk& chunk,
     sum.most = most;
     for (int i = begin; i < end; ++i) sum.sum += results.stats[i][row].x;
 
-#pragma unroll 2
+#pragma unroll at_once
     for (int i = begin; i < end; ++i) {
       const uint4* const from = chunk.partial_out + std::int64_t{results.places[i]} * 8 * 32 + lane;
       uint4 parts[8];
@@ -155,7 +154,7 @@ __device__ void combine_unit(const attend_call& call, const attend_chunk& chunk,
 }
 
 /// Adds up results of passes, unit by unit, until there are no more. By each of some warps.
-template <class T>
+template <class T, int at_once>
 __device__ void combine_passes(const attend_call& call, const attend_chunk& chunk, unit_results& results) {
   const int lane = threadIdx.x % 32;
   const std::uint32_t units = chunk.units_of_pass(), all = static_cast<std::uint32_t>(chunk.pass_count()) * units;
@@ -176,8 +175,8 @@ __device__ void combine_passes(const attend_call& call, const attend_chunk& chun
     // What tokens have of the range before is in `out`.
     if (number % chunk.ranges > 0) wait_for_count(chunk.units_done + number - 1, units);
     if (first < end)
-      combine_unit<T>(call, chunk, pass, head, first,
-                      static_cast<int>(min(end - first, std::int64_t{chunk.unit_tokens})), results);
+      combine_unit<T, at_once>(call, chunk, pass, head, first,
+                               static_cast<int>(min(end - first, std::int64_t{chunk.unit_tokens})), results);
     __syncwarp();
     if (lane == 0) tell(chunk.units_done + number);
   }

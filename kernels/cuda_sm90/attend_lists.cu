@@ -27,8 +27,6 @@ constexpr double token_bytes_between = 2 * 16 * (128 * sizeof(std::uint16_t) + s
 constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);                                    // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
-/// Pairs whose results a warp adds up at a time.
-constexpr std::int32_t unit_pairs = 64;
 
 /// How the pairs of a chunk are divided, so that results of one pass are read while the next one writes its own. Either
 /// the sums of tokens have to wait between ranges of blocks, or fewer tokens read the blocks again: whatever moves less.

@@ -21,6 +21,9 @@ inline constexpr int tile_tokens = 8;
 inline constexpr int work_tokens = 32;
 /// More blocks of one token don't go into the lanes of a warp.
 inline constexpr int most_listed = 32;
+/// Results that a warp adds up at a time, at the most.
+inline constexpr int unit_pairs = 48;
+static_assert(unit_pairs >= most_listed);
 
 /// What a pair of a token and a block costs alone, in eighths of what it costs among eight tokens that read the block.
 inline constexpr std::uint32_t pair_cost = 14;

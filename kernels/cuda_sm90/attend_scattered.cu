@@ -14,15 +14,21 @@
 #include "kernels/cuda_sm90/attend_combine.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
 #include "kernels/cuda_sm90/attend_passes.cuh"
+#include "kernels/cuda_sm90/attend_scaled.cuh"
 #include "kernels/cuda_sm90/overlap.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
 
+constexpr int converting_registers = 80;
+/// Stored: what keys and values are in memory.
+template <class Stored>
 struct scattered_shared {
   static constexpr int block_stages = 2, consumers = 2, query_stages = 2 * consumers;
-  static constexpr int threads = 128 * (2 + consumers), producer_registers = 48, consumer_registers = 152,
-                       combining_registers = 160;
+  static constexpr bool scaled = is_scaled<Stored>;
+  static constexpr int threads = 128 * (2 + consumers + scaled);
+  static constexpr int producer_registers = scaled ? 40 : 48, consumer_registers = scaled ? 136 : 152,
+                       combining_registers = scaled ? 120 : 160;
 
   alignas(1024) unsigned char keys[block_stages][block_bytes];
   alignas(1024) unsigned char values[block_stages][block_bytes];
@@ -30,14 +36,15 @@ struct scattered_shared {
   block_work works[block_stages];                         ///< count 0: there are no more
   std::uint32_t visible[query_stages][warpgroup_tokens];  ///< keys of the block that a token sees
   unit_results results[4];                                ///< of the warps that add up
+  float key_scales[block_stages][scaled ? block_keys : 1], value_scales[block_stages][scaled ? block_keys : 1];
   barrier work_ready[block_stages], keys_ready[block_stages], values_ready[block_stages], block_free[block_stages];
   barrier queries_ready[query_stages], queries_free[query_stages];
 
   __device__ void make_barriers() {
     for (int i = 0; i < block_stages; ++i) {
       make_barrier(work_ready + i, 1);
-      make_barrier(keys_ready + i, 1);
-      make_barrier(values_ready + i, 1);
+      make_barrier(keys_ready + i, scaled ? converting_warps : 1);
+      make_barrier(values_ready + i, scaled ? converting_warps : 1);
       make_barrier(block_free + i, consumers * 4 + 2);  // warps of consumers, those that bring queries and that tell
     }
     for (int i = 0; i < query_stages; ++i) {
@@ -47,13 +54,14 @@ struct scattered_shared {
     publish_barriers();
   }
 };
-static_assert(sizeof(scattered_shared) <= 227 * 1024);
+static_assert(sizeof(scattered_shared<__nv_fp8_e4m3>) <= 227 * 1024);
 
-using block_ring = ring_place<scattered_shared::block_stages>;
-using query_ring = ring_place<scattered_shared::query_stages>;
+using block_ring = ring_place<scattered_shared<__nv_bfloat16>::block_stages>;
+using query_ring = ring_place<scattered_shared<__nv_bfloat16>::query_stages>;
 
+template <class Stored>
 __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
-                             scattered_shared& shared) {
+                             scattered_shared<Stored>& shared) {
   const int lane = threadIdx.x % 32;
   const std::uint32_t all = *chunk.work_count;
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
@@ -75,6 +83,7 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
       arrive(shared.work_ready + at.stage);
     }
     if (work.count == 0) return;
+    if constexpr (is_scaled<Stored>) continue;  // others do
     const std::int32_t head = chunk.head_of_pass(work.pass);
     bring_block(source, call.keys, maps.k, maps.rows_of_box, head, shared.keys[at.stage], shared.keys_ready + at.stage,
                 policy);
@@ -83,9 +92,28 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
   }
 }
 
+/// Brings blocks of e4m3, by all warps of a warpgroup.
+__device__ void widen_blocks(const attend_call& call, const attend_chunk& chunk,
+                             scattered_shared<__nv_fp8_e4m3>& shared) {
+  const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
+  for (block_ring at;; at.next()) {
+    wait_for(shared.work_ready + at.stage, at.parity);
+    const block_work work = shared.works[at.stage];
+    if (work.count == 0) return;
+    const std::int32_t head = chunk.head_of_pass(work.pass);
+    const std::uint32_t sequence = work.block / max_blocks, block = work.block % max_blocks;
+    const scaled_rows keys(call, call.keys, sequence, head, block), values(call, call.values, sequence, head, block);
+    widen_block(keys, shared.keys[at.stage], shared.key_scales[at.stage]);
+    finish_block(shared.keys_ready + at.stage);
+    widen_block(values, shared.values[at.stage], shared.value_scales[at.stage]);
+    finish_block(shared.values_ready + at.stage);
+  }
+}
+
 /// No queries come before there is room for the results.
+template <class Stored>
 __device__ void bring_queries(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
-                              scattered_shared& shared) {
+                              scattered_shared<Stored>& shared) {
   const int lane = threadIdx.x % 32;
   const cache_policy policy = keep_longest();
   result_places places;
@@ -117,7 +145,8 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
 }
 
 /// Tells other thread blocks of works that are done here.
-__device__ void tell_works(const attend_chunk& chunk, scattered_shared& shared) {
+template <class Stored>
+__device__ void tell_works(const attend_chunk& chunk, scattered_shared<Stored>& shared) {
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
     const block_work work = shared.works[at.stage];
@@ -153,8 +182,9 @@ __device__ void store_partial(const attend_chunk& chunk, std::int64_t place, con
   }
 }
 
-template <class T>
-__device__ void consume(const attend_call& call, const attend_chunk& chunk, int consumer, scattered_shared& shared) {
+template <class T, class Stored>
+__device__ void consume(const attend_call& call, const attend_chunk& chunk, int consumer,
+                        scattered_shared<Stored>& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
   const auto room = static_cast<std::uint32_t>(chunk.room);
@@ -164,7 +194,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
     const block_work work = shared.works[at.stage];
     if (work.count == 0) return;
     for (std::uint32_t first = 0; first < work.count; first += warpgroup_tokens, from.next()) {
-      if (from.stage % scattered_shared::consumers != consumer) continue;
+      if (from.stage % scattered_shared<Stored>::consumers != consumer) continue;
       wait_for(shared.queries_ready + from.stage, from.parity);
       const auto keys = static_cast<int>(shared.visible[from.stage][warp]);
       wait_for(shared.keys_ready + at.stage, at.parity);
@@ -178,6 +208,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
       __syncwarp();
       if (lane == 0) arrive(shared.queries_free + from.stage);
 
+      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.key_scales[at.stage]);
       if (keys < block_keys) hide_keys(scores, keys);
       float most[2], sum[2];
 #pragma unroll
@@ -185,10 +216,10 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
         most[half] = greatest_of_row(scores, half) * scale;
         sum[half] = cuda::row_sum(weigh_row(scores, half, scale, cuda::reference_score(most[half])));
       }
+      wait_for(shared.values_ready + at.stage, at.parity);
+      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.value_scales[at.stage]);
       std::uint32_t weights[key_steps][4];
       pack_weights<T>(scores, weights);
-
-      wait_for(shared.values_ready + at.stage, at.parity);
       float out[64];
       begin_products();
       weigh_block<T>(out, weights,
@@ -203,36 +234,40 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(scattered_shared::threads, 1)
+template <class T, class Stored>
+__global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
     attend_blocks(const __grid_constant__ attend_maps maps, const __grid_constant__ attend_call call,
                   const __grid_constant__ attend_chunk chunk) {
+  using S = scattered_shared<Stored>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<scattered_shared*>(memory);
+  auto& shared = *reinterpret_cast<S*>(memory);
   begin_in_turn();
   if (*chunk.work_count == 0) return;
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   if (group == 0) {
-    give_registers<scattered_shared::producer_registers>();
+    give_registers<S::producer_registers>();
     if (warp == 0) bring_blocks(call, maps, chunk, shared);
     if (warp == 1) bring_queries(call, maps, chunk, shared);
     if (warp == 2) tell_works(chunk, shared);
-  } else if (group <= scattered_shared::consumers) {
-    take_registers<scattered_shared::consumer_registers>();
+  } else if (group <= S::consumers) {
+    take_registers<S::consumer_registers>();
     consume<T>(call, chunk, group - 1, shared);
-  } else {
-    take_registers<scattered_shared::combining_registers>();
-    combine_passes<T>(call, chunk, shared.results[warp % 4]);
+  } else if (group == S::consumers + 1) {
+    take_registers<S::combining_registers>();
+    combine_passes<T, S::scaled ? 1 : 2>(call, chunk, shared.results[warp % 4]);
+  } else if constexpr (S::scaled) {
+    give_registers<converting_registers>();
+    widen_blocks(call, chunk, shared);
   }
 }
 
-template <class T>
+template <class T, class Stored = T>
 void attend_as(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream) {
-  constexpr std::size_t shared = sizeof(scattered_shared);
-  cuda::allow_shared_memory(attend_blocks<T>, shared);
-  launch_in_turn(attend_blocks<T>, static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads, shared,
+  using S = scattered_shared<Stored>;
+  cuda::allow_shared_memory(attend_blocks<T, Stored>, sizeof(S));
+  launch_in_turn(attend_blocks<T, Stored>, static_cast<unsigned>(cuda::multiprocessors()), S::threads, sizeof(S),
                  stream, maps, call, chunk);
 }
 
@@ -240,7 +275,9 @@ void attend_as(const attend_call& call, const attend_maps& maps, const attend_ch
 
 void attend_scattered_tokens(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
                              cudaStream_t stream) {
-  if (same_type(call.q_type, bf16_type))
+  if (same_type(call.keys.type, e4m3_type))
+    attend_as<__nv_bfloat16, __nv_fp8_e4m3>(call, maps, chunk, stream);
+  else if (same_type(call.q_type, bf16_type))
     attend_as<__nv_bfloat16>(call, maps, chunk, stream);
   else
     attend_as<__half>(call, maps, chunk, stream);
