@@ -13,9 +13,10 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-constexpr int stream_warps = 8, stream_stages = 2;
+constexpr int stream_stages = 4;
 constexpr int most_rows = 64;  // of a sequence
 constexpr int select_threads = 256;
+constexpr int handed_bytes = 256;  // so that scores lie well
 
 /// Rows of a run: a token tensor may have more than there can be tokens.
 std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
@@ -28,7 +29,7 @@ int span_places(const msabench_problem& p) {
   constexpr std::int64_t most_blocks = 2 * 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
-  while (places > 0 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
+  while (places > 1 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
   return places;
 }
 
@@ -86,11 +87,18 @@ void with_type(msabench_dtype type, const Use& use) {
     use(__half{});
 }
 
+__global__ void hand_out_none(std::uint32_t* const handed) {
+  cuda::let_next_begin();
+  *handed = 0;
+}
+
 template <class S>
-void launch_stream(const score_stream_call& call, const run_context& context) {
+void launch_stream(score_stream_call call, const run_context& context) {
   const std::int64_t blocks = call.index.rows.batch * call.index.max_blocks;
   const std::int64_t grid = std::min<std::int64_t>(cuda::multiprocessors(), blocks);
-  launch(stream_scores<S>, {grid, S::threads, sizeof(typename S::memory), 1, false}, context, call);
+  if (blocks <= S::first_blocks * grid) call.handed = nullptr;
+  if (call.handed != nullptr) hand_out_none<<<1, 1, 0, static_cast<cudaStream_t>(context.stream)>>>(call.handed);
+  launch(stream_scores<S>, {grid, S::threads, sizeof(typename S::memory), 1, call.handed != nullptr}, context, call);
 }
 
 /// Scores, where the caller wants them or in scratch. Returns where they are for whoever selects from them.
@@ -99,20 +107,23 @@ select_call start_scores(const index_call& call, const run_context& context) {
   const bool wanted = call.scores != nullptr;
   const std::int64_t row_stride = wanted ? call.score_row_stride : score_columns(p);
   const std::int64_t head_stride = wanted ? call.score_head_stride : p.total_q * row_stride;
-  float* const scores = wanted ? call.scores : static_cast<float*>(context.scratch);
-  const score_stream_call stream{call, scores, head_stride, row_stride, wanted};
+  auto* const handed = static_cast<std::uint32_t*>(context.scratch);
+  float* const scores =
+      wanted ? call.scores : reinterpret_cast<float*>(static_cast<char*>(context.scratch) + handed_bytes);
+  const int page_blocks = p.page_layout == 0 ? 1 : p.page_size / decode_block;
+  const score_stream_call stream{call, scores, head_stride, row_stride, wanted, page_blocks, handed};
   const std::int64_t rows = p.max_q_len * p.hi;
   if (call.max_blocks > 0)
     with_type(call.q_type, [&](auto value) {
       using T = decltype(value);
       if (rows <= 8)
-        launch_stream<stream_shape<T, 1, stream_warps, stream_stages>>(stream, context);
+        launch_stream<stream_shape<T, 1, stream_stages>>(stream, context);
       else if (rows <= 16)
-        launch_stream<stream_shape<T, 2, stream_warps, stream_stages>>(stream, context);
+        launch_stream<stream_shape<T, 2, stream_stages>>(stream, context);
       else if (rows <= 32)
-        launch_stream<stream_shape<T, 4, stream_warps, stream_stages>>(stream, context);
+        launch_stream<stream_shape<T, 4, stream_stages>>(stream, context);
       else
-        launch_stream<stream_shape<T, 8, stream_warps, stream_stages>>(stream, context);
+        launch_stream<stream_shape<T, 8, stream_stages>>(stream, context);
     });
   // Whoever selects may read whole vectors in scratch.
   const std::int64_t columns = wanted ? call.max_blocks : row_stride;
@@ -122,6 +133,7 @@ select_call start_scores(const index_call& call, const run_context& context) {
 
 __global__ void __launch_bounds__(select_threads) select_few(const __grid_constant__ select_call c) {
   __shared__ row_selection<select_threads> selection;
+  __shared__ alignas(16) float room[row_selection<select_threads>::step];
   cuda::let_next_begin();
   const std::int64_t row = blockIdx.x / c.heads, head = blockIdx.x % c.heads;
   row_place place{};
@@ -129,9 +141,9 @@ __global__ void __launch_bounds__(select_threads) select_few(const __grid_consta
   cuda::wait_for_previous();
   if (!there) return;
   const std::int64_t visible = min(visible_blocks(place, decode_block), c.max_blocks);
-  selection.select(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks);
-  if (threadIdx.x < c.rule.topk)
-    c.ids[row * c.id_row_stride + head * c.id_head_stride + threadIdx.x] = selection.ids[threadIdx.x];
+  selection.rank(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks, room);
+  selection.take([](int) { return 0; }, [](int, int, int) {});
+  if (threadIdx.x < 32) selection.write(c.rule, visible, c.ids + row * c.id_row_stride + head * c.id_head_stride);
 }
 
 void start_selection(const select_call& call, const run_context& context) {
@@ -195,7 +207,7 @@ void decode_msa(const msa_call& call, const run_context& context) {
 }
 
 double decode_scratch_bytes(const msabench_problem& p) {
-  return p.op == MSABENCH_OP_ATTEND ? 0 : score_count(p) * sizeof(float);
+  return p.op == MSABENCH_OP_ATTEND ? 0 : handed_bytes + score_count(p) * sizeof(float);
 }
 
 msabench_numerics decode_numerics(const msabench_problem& p) {
