@@ -25,8 +25,9 @@ namespace msabench::cuda_sm90 {
 
 struct decode_attention_call {
   attend_call attend;
-  int places;          ///< 1 << places thread blocks are a cluster
-  select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
+  int places;                 ///< 1 << places thread blocks are a cluster
+  select_call select;         ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
+  const std::uint32_t* done;  ///< as those that score count; nullptr: all scores are there when their kernel is done
 };
 
 template <class T>
@@ -170,6 +171,21 @@ __device__ void merge_results(const decode_attention_call& s, int span, std::int
   }
 }
 
+/// Until the scores of a row are there. The last sequence waits for the end of the kernel that scores, which takes less
+/// time than to be told, and whatever follows this kernel must not begin before.
+__device__ inline void wait_for_scores(const decode_attention_call& s, const row_place& place) {
+  const lengths& rows = s.attend.rows;
+  const auto sequence = static_cast<int>(place.sequence);
+  if (s.done == nullptr || rows.cu_seqlens_q[sequence + 1] == rows.cu_seqlens_q[rows.batch])
+    return cuda::wait_for_previous();
+  const std::int64_t most_keys = s.select.max_blocks * decode_block;
+  const auto blocks = static_cast<std::uint32_t>(
+      cuda::ceil_div(max(std::int64_t{0}, min(place.length, most_keys)), std::int64_t{decode_block}));
+  if (threadIdx.x == 0)
+    while (read_count(s.done + sequence) < blocks) __nanosleep(100);
+  __syncthreads();
+}
+
 template <class S>
 __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constant__ decode_attention_call s) {
   using T = typename S::value;
@@ -208,7 +224,10 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
   end_meeting();
-  cuda::wait_for_previous();
+  if (there)
+    wait_for_scores(s, place);
+  else
+    cuda::wait_for_previous();
   if (!there) return;  // and the whole cluster
 
   const std::int64_t visible = visible_blocks(place, decode_block);

@@ -20,9 +20,11 @@ struct score_stream_call {
   index_call index;
   float* scores;
   std::int64_t head_stride, row_stride;
-  bool whole_rows;        ///< -infinity past the visible blocks as well
-  int page_blocks;        ///< of a page
-  std::uint32_t* handed;  ///< blocks handed out beyond the first; 0 when the kernel before is done. nullptr: in turn
+  bool whole_rows;  ///< -infinity past the visible blocks as well
+  int page_blocks;  ///< of a page
+  // 0 when the kernel before is done; nullptr if there is none.
+  std::uint32_t* handed;  ///< blocks handed out beyond the first ones; nullptr: each thread block has every so-manieth
+  std::uint32_t* done;    ///< [sequences] blocks whose scores are there; nullptr = not wanted
 };
 
 /// A block of keys and the rows that it is multiplied with.
@@ -49,7 +51,7 @@ struct stream_shape {
   static constexpr int row_bytes = width * 2;
   /// Thread blocks on a multiprocessor: one, and where registers are enough, room for the kernel that comes next.
   static constexpr int resident = octets <= 2 ? 2 : 1;
-  static_assert(stages <= first_blocks && warp_keys == 16);
+  static_assert(warp_keys == 16);
 
   struct memory {
     alignas(128) uint4 ring[stages][decode_block * pieces];
@@ -175,6 +177,7 @@ class block_carrier {
 
     // The one after those, whose place is looked up while others are on their way.
     cuda::wait_for_previous();
+    cuda::let_next_begin();  // which may read `done`
     int in_turn = static_cast<int>(blockIdx.x) + S::first_blocks * turn;
     const auto claim = [&] {
       if (s_.handed != nullptr) return lane == 0 ? static_cast<int>(atomicAdd(s_.handed, 1u)) : 0;
@@ -195,11 +198,15 @@ class block_carrier {
     look_ahead();
 
     ring_place<S::stages> place;
+    int written = -1;  // the sequence of the block before
 #pragma unroll 1
     for (int next = S::stages;; ++next, place.next()) {
       const stream_block block = shared_.blocks[place.stage];
+      if (block.tokens != 0) wait_for(&shared_.empty[place.stage], place.parity);
+      // Not at once: its scores have to be in memory.
+      if (s_.done != nullptr && written >= 0 && lane == 0) add_one(s_.done + written);
       if (block.tokens == 0) return;
-      wait_for(&shared_.empty[place.stage], place.parity);
+      written = block.sequence;
       write_scores(block, shared_.best[place.stage]);
       __syncwarp();
       if (next < S::first_blocks) {
@@ -393,7 +400,6 @@ template <class S>
 __global__ void __launch_bounds__(S::threads, S::resident) stream_scores(const __grid_constant__ score_stream_call s) {
   extern __shared__ __align__(128) unsigned char stream_memory[];
   auto& shared = *reinterpret_cast<typename S::memory*>(stream_memory);
-  cuda::let_next_begin();
   if (threadIdx.x < 32) {
     if (threadIdx.x < S::stages) {
       make_barrier(&shared.full[threadIdx.x], 1);

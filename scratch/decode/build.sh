@@ -8,7 +8,7 @@ flags="-std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-const
 nice nvcc $flags -I. -Iinclude scratch/decode/bench.cu $objects -o "$out/bench" -ldl
 python3 scratch/decode/stamp.py . "$out/gen"
 nice nvcc $flags -DSTAMPS -I"$out/gen" -I. -Iinclude scratch/decode/bench.cu $objects -o "$out/stamped" -ldl
-for v in flags normal; do
+for v in unchanged; do
   python3 scratch/decode/variants.py . "$out/gen_$v" $v
   nice nvcc $flags "-DQUICK=\"$v\"" -I"$out/gen_$v" -I. -Iinclude scratch/decode/bench.cu $objects -o "$out/$v" -ldl
 done
