@@ -197,6 +197,7 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
       release(shared.keys_free + keys_at.stage);
       keys_at.next();
       weigh_scores(scores, keys, scale, most, sum, factors);
+      keep_before_wait(sum[0] + sum[1]);
       finish_products<0>();
       pin(out);
       release(shared.values_free + values_at.stage);
