@@ -10,26 +10,21 @@
 #include "kernels/cuda_sm90/kl_run.cuh"
 #include "kernels/cuda_sm90/operators.h"
 #include "kernels/cuda_sm90/tensor_map.h"
+#include "kernels/cuda_sm90/training_chunks.h"
 
 namespace msabench::cuda_sm90 {
 namespace {
 
 using cuda::ceil_div;
 
-/// Readings that are kept, of about 650 bytes each.
-constexpr std::int64_t kept_readings = std::int64_t{1} << 20;
-
 std::int64_t slots_of(const msabench_problem& p) {
   return p.kl_warm_up != 0 ? ceil_div(p.max_kv_len, block_keys) : p.topk;
 }
 
-/// Tokens that are done at a time.
-std::int64_t chunk_of(const msabench_problem& p) {
-  const std::int64_t readings = std::max<std::int64_t>(1, slots_of(p) * p.hkv);  // of a token
-  return std::clamp<std::int64_t>(kept_readings / readings, 1, std::max<std::int64_t>(1, p.total_q));
+training_chunks chunks_of(const msabench_problem& p) {
+  constexpr std::int64_t kept_readings = std::int64_t{1} << 20;  // of about 650 bytes
+  return {p.total_q, kept_readings, slots_of(p) * p.hkv};
 }
-
-std::int64_t chunks_of(const msabench_problem& p) { return ceil_div(p.total_q, chunk_of(p)); }
 
 /// Addresses and sizes that a problem fixes.
 kl_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
@@ -39,7 +34,7 @@ kl_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
   parts.block = block_keys;
   parts.tiles = 1;
   parts.slots = slots_of(p);
-  parts.chunk = chunk_of(p);
+  parts.chunk = chunks_of(p).tokens();
   parts.readers = cuda::block_readers::cut(memory, p, block_keys, parts.chunk, least_piece);
   const double rows = static_cast<double>(parts.chunk) * p.hkv, readings = rows * static_cast<double>(parts.slots);
   if (p.kl_warm_up == 0) parts.readers.places = memory.take<std::int32_t>(readings);
@@ -49,18 +44,16 @@ kl_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
   parts.dk_sums = memory.take<float>(static_cast<double>(p.total_kv) * head_columns);
   const auto pieces = static_cast<double>(parts.readers.most_pieces());
   r.dk_pieces = memory.take<float>(pieces * block_keys * head_columns);
-  r.losses = memory.take<double>(static_cast<double>(chunks_of(p)) * static_cast<double>(r.loss_items()));
+  r.losses = memory.take<double>(static_cast<double>(chunks_of(p).count()) * static_cast<double>(r.loss_items()));
   return r;
 }
 
 bool takes_kl(const msabench_problem& p) {
-  // Chunks of fewer tokens would spend their time between kernels; sums of blocks take 64 KiB for each head.
-  constexpr std::int64_t least_chunk = 128;
-  constexpr double most_bytes = 2e9;
+  constexpr double most_bytes = 2e9;  // sums of blocks take 64 KiB for each head
   const bool fits = p.op == MSABENCH_OP_KL && (p.kl_warm_up != 0 || p.block == block_keys) && p.d == head_columns &&
                     p.di == head_columns && p.hkv > 0 && p.hq == p.hkv * kl_heads && p.softmax_scale >= 0 &&
                     p.index_scale >= 0;
-  if (!fits || (chunk_of(p) < least_chunk && chunk_of(p) < p.total_q)) return false;
+  if (!fits || !chunks_of(p).worthwhile()) return false;
   cuda::workspace_cutter memory(nullptr);
   cut(memory, p);
   return memory.bytes() <= most_bytes;
@@ -108,13 +101,14 @@ void kl(const kl_call& call, const run_context& context) {
     if (!map_rows(r.q, call, call.q, heads * kl_heads, kl_heads) || !map_rows(r.q_idx, call, call.q_idx, heads, 1))
       return;
     cudaMemsetAsync(r.parts.dk_sums, 0, static_cast<std::size_t>(p.total_kv) * head_columns * sizeof(float), stream);
-    cudaMemsetAsync(r.losses, 0, static_cast<std::size_t>(chunks_of(p) * r.loss_items()) * sizeof(double), stream);
+    cudaMemsetAsync(r.losses, 0, static_cast<std::size_t>(chunks_of(p).count() * r.loss_items()) * sizeof(double),
+                    stream);
     if (same_type(call.q.type, bf16_type))
       differentiate<__nv_bfloat16>(r, stream);
     else
       differentiate<__half>(r, stream);
   }
-  add_losses(r, call.rows.batch > 0 ? chunks_of(p) : 0, stream);
+  add_losses(r, call.rows.batch > 0 ? chunks_of(p).count() : 0, stream);
 }
 
 double kl_scratch_bytes(const msabench_problem& p) {
