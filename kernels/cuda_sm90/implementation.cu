@@ -63,6 +63,7 @@ double scratch_bytes(const msabench_problem& problem, int threads) {
   if (problem.op == MSABENCH_OP_ATTEND) return attend_scratch_bytes(problem);
   if (problem.op == MSABENCH_OP_MSA) return msa_scratch_bytes(problem);
   if (kernels::is_attention_backward(problem.op)) return attend_backward_scratch_bytes(problem);
+  if (problem.op == MSABENCH_OP_KL) return kl_scratch_bytes(problem);
   return cuda::portable_kernels.scratch_bytes(problem, threads);
 }
 
@@ -88,6 +89,7 @@ const kernels::implementation& hopper_kernels() {
     all.msa = msa;
     all.attend_backward = attend_backward;
     all.dense_backward = attend_backward;
+    all.kl = kl;
     return all;
   }();
   return hopper;
