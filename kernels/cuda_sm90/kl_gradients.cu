@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and gradients of readings, once the normalisers of rows are known: a thread block for each piece of a list of
 // readers. The block's keys of both branches stay in shared memory; 64 rows, four tokens' heads, come by at a time, brought by
-// a warp of their own. Two warpgroups have 64 keys each. Scores are products of keys by rows, so that the mean over heads,
+// four warps of their own. Two warpgroups have 64 keys each. Scores are products of keys by rows, so that the mean over heads,
 // which are columns, takes few exchanges: each lane gets that of one token for two keys.
 //
 // After 16 such steps a warpgroup has the teacher of 64 tokens, in shared memory, takes the student from their index queries,
 // and has differences P' - P as a left operand of dk_idx. They go to shared memory as well, where they are a left operand of
 // tokens by keys: each warpgroup then has half of the columns of dq_idx of all 128 keys.
+#include <cfloat>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/kl_run.cuh"
 
@@ -47,59 +49,48 @@ __device__ int token_of(int column) { return (column / 8 * 2 + column % 2) * ste
 /// Steps of a batch that has so many tokens; they go in pairs.
 __device__ int steps_of(int tokens) { return min((tokens + 2 * step_tokens - 1) / (2 * step_tokens) * 2, batch_steps); }
 
-/// One warp.
+/// A warp of four.
 __device__ void copy_rows(const kl_run& r, shared_memory& m) {
-  const int lane = threadIdx.x % 32;
+  const bool first_lane = threadIdx.x % 32 == 0;
   ring_place<shared_memory::stages> place;
   std::uint32_t batch_parity = 0;
   for_each_piece(r, [&](std::int64_t, const reading& task) {
-    const auto token_at = [&](int i) { return i < task.tokens ? static_cast<std::int32_t>(task.token(i)) : -1; };
+    batch_reader batch(r, task);
     for (int first = 0; first < task.tokens; first += batch_tokens, batch_parity ^= 1) {
-      std::int32_t tokens[2], seen[2];  // of this lane
-      float lse[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = first + half * 32 + lane;
-        tokens[half] = token_at(i);
-        seen[half] = r.seen(task, i);
-        lse[half] = tokens[half] < 0 ? 0.0f : r.parts.lse_of(tokens[half], task.head)[cuda::kl_heads];
-      }
+      batch.begin(first);
+      const int column = column_of(batch.place());
+      const float index_lse = batch.token() < 0 ? 0.0f : r.parts.lse_of(batch.token(), task.head)[cuda::kl_heads];
       const int steps = steps_of(task.tokens - first);
       // Index queries come when the batch before is done with its own, as it is when half of the steps are.
       const int with_index = min(steps - 1, batch_steps / 2);
       for (int step = 0; step < steps; ++step, place.next()) {
-        const int i = step * step_tokens + lane % step_tokens;
-        const std::int32_t token = __shfl_sync(~0u, i < 32 ? tokens[0] : tokens[1], i % 32);
-        const bool mine = lane < step_tokens, there = mine && token >= 0;
-        const int present = __popc(__ballot_sync(~0u, there));
+        const std::int32_t token = batch.token_of(step);
         constexpr std::uint32_t lse_bytes = kl_heads * sizeof(float);
         row_tile& queries = m.queries[place.stage];
-        float* const step_lse = m.lse[place.stage] + lane * kl_heads;
+        float* const lse = m.lse[place.stage] + batch.warp() * kl_heads;
         barrier* const full = &m.full[place.stage];
         wait_for(&m.empty[place.stage], place.parity ^ 1);
-        if (mine && !there)
-          for (int head = 0; head < kl_heads; ++head) step_lse[head] = 0;
-        __syncwarp();
-        if (lane == 0) arrive_expecting(full, sizeof queries + present * lse_bytes);
-        __syncwarp();
-        if (mine) copy_heads(queries, lane * kl_heads, r, task.head, token, full);
-        if (there)
-          ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, step_lse, r.parts.lse_of(token, task.head),
-                             lse_bytes, full);
-        if (step != with_index) continue;
-        wait_for(&m.batch_empty, batch_parity ^ 1);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int column = column_of(half * 32 + lane);
-          m.seen[column] = seen[half];
-          m.index_lse[column] = lse[half];
+        if (first_lane) {
+          if (token < 0)
+            for (int head = 0; head < kl_heads; ++head) lse[head] = 0;
+          arrive_expecting(full, copied_bytes + (token < 0 ? 0 : lse_bytes));
+          copy_heads(queries, batch.warp() * kl_heads, r, task.head, token, full);
+          if (token >= 0)
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, lse, r.parts.lse_of(token, task.head), lse_bytes,
+                               full);
         }
         __syncwarp();
-        if (lane == 0) arrive_expecting(&m.batch_full, sizeof m.index_queries);
+        if (step != with_index) continue;
+        wait_for(&m.batch_empty, batch_parity ^ 1);
+        if (batch.has_place()) {
+          m.seen[column] = batch.seen();
+          m.index_lse[column] = index_lse;
+        }
         __syncwarp();
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          copy_index_head(m.index_queries, column_of(half * 32 + lane), r, task.head, tokens[half], &m.batch_full);
+        if (first_lane) arrive_expecting(&m.batch_full, copied_bytes);
+        __syncwarp();
+        if (batch.has_place()) copy_index_head(m.index_queries, column, r, task.head, batch.token(), &m.batch_full);
+        __syncwarp();
       }
     }
   });
@@ -144,6 +135,14 @@ __device__ float2 sum_heads(const float (&products)[lane_values], const lane_lse
   return make_float2(result[0], result[1]);
 }
 
+/// Of a normal number. The instruction is off by 2^-22 between 1/2 and 2, and by more elsewhere.
+__device__ float log2_of(float x) {
+  const int bits = __float_as_int(x);
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(__int_as_float((bits & 0x7fffff) | 0x3f800000)));
+  return y + static_cast<float>((bits >> 23) - 127);
+}
+
 /// dq of the tokens of a batch, half of the columns.
 __device__ void store_dq(const kl_run& r, const group_place& at, const reading& task, int first,
                          const float (&dq)[lane_values]) {
@@ -182,7 +181,9 @@ class multiplier {
   __device__ void run() {
     for_each_piece(r_, [&](std::int64_t item, const reading& task) {
       meet(multipliers_meet, multipliers);  // all are done with the keys before
-      copy_keys<multipliers>(r_, task, m_.keys, m_.index_keys, threadIdx.x - group_threads);
+      int thread = threadIdx.x - group_threads;
+      asm volatile("" : "+r"(thread));  // places of its copies are not kept in registers until the next piece
+      copy_keys<multipliers>(r_, task, m_.keys, m_.index_keys, thread);
       meet(multipliers_meet, multipliers);
       float dk[sum_values] = {};
       double loss = 0;
@@ -246,7 +247,7 @@ class multiplier {
     multiply_by_rows<T>(products, index_keys_, k_major_descriptor(queries));
     finish_products<0>();
     pin(products);
-    float low[lane_values];
+    std::uint32_t high[row_steps][4], low[row_steps][4];  // left operands
     float loss = 0;
 #pragma unroll
     for (int n = 0; n < lane_values / 4; ++n) {
@@ -255,29 +256,33 @@ class multiplier {
       const float weights[4] = {four.x, four.y, four.z, four.w};
       const float2 lse = *reinterpret_cast<const float2*>(m_.index_lse + at_.column(n));
       const int2 seen = *reinterpret_cast<const int2*>(m_.seen + at_.column(n));
+      float parts[2][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const bool sees = at_.group * group_keys + at_.row(i / 2) < (i % 2 == 0 ? seen.x : seen.y);
         const float exponent = fmaf(products[n * 4 + i], index_scale_, -(i % 2 == 0 ? lse.x : lse.y));
         const float weight = weights[i] * share;
-        if (sees && weight > 0) loss += weight * (log2f(weight) - exponent);
-        const cuda::split_value<T> parts(sees ? power_of_2(exponent) - weight : 0.0f);
-        products[n * 4 + i] = parts.high;
-        low[n * 4 + i] = parts.low;
+        // What is below the normal numbers has no exponentials either.
+        loss += sees && weight >= FLT_MIN ? weight * (log2_of(weight) - exponent) : 0.0f;
+        const cuda::split_value<T> difference(sees ? power_of_2(exponent) - weight : 0.0f);
+        parts[0][i] = difference.high;
+        parts[1][i] = difference.low;
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        high[n / 2][n % 2 * 2 + half] = cuda::storage<T>::pack(parts[0][half * 2], parts[0][half * 2 + 1]);
+        low[n / 2][n % 2 * 2 + half] = cuda::storage<T>::pack(parts[1][half * 2], parts[1][half * 2 + 1]);
       }
     }
-    std::uint32_t high_operand[row_steps][4], low_operand[row_steps][4];
-    pack<T>(high_operand, products);
-    pack<T>(low_operand, low);
     const std::uint64_t rows = mn_major_descriptor(queries, row_panel_bytes);
     begin_products();
-    add_rows<T>(dk, high_operand, rows);
-    add_rows<T>(dk, low_operand, rows);
+    add_rows<T>(dk, high, rows);
+    add_rows<T>(dk, low, rows);
     __syncwarp();  // all lanes have their teacher
 #pragma unroll
     for (int step = 0; step < row_steps; ++step) {
-      store_matrices(stored_at_ ^ (step * 32), high_operand[step]);
-      store_matrices((stored_at_ + part_bytes) ^ (step * 32), low_operand[step]);
+      store_matrices(stored_at_ ^ (step * 32), high[step]);
+      store_matrices((stored_at_ + part_bytes) ^ (step * 32), low[step]);
     }
     fence_for_async();
     meet(multipliers_meet, multipliers);
@@ -333,10 +338,10 @@ __global__ void __launch_bounds__(threads, 1) compare(const __grid_constant__ kl
   auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
-      make_barrier(&m.full[i], 1);
+      make_barrier(&m.full[i], copying_warps);
       make_barrier(&m.empty[i], multipliers / 32);
     }
-    make_barrier(&m.batch_full, 1);
+    make_barrier(&m.batch_full, copying_warps);
     make_barrier(&m.batch_empty, multipliers / 32);
     make_barrier(&m.compared, multipliers / 32);
     publish_barriers();
@@ -346,7 +351,7 @@ __global__ void __launch_bounds__(threads, 1) compare(const __grid_constant__ kl
   __syncthreads();
   if (threadIdx.x < group_threads) {
     give_registers<copier_registers>();
-    if (threadIdx.x < 32) copy_rows(r, m);
+    copy_rows(r, m);
   } else {
     take_registers<multiplier_registers>();
     multiplier<T>(r, m).run();
