@@ -4,4 +4,6 @@ variant chunk21 kl 's/{1} << 20/{1} << 21/'
 variant chunk19 kl 's/{1} << 20/{1} << 19/'
 # What exponentials cost: results are WRONG, of course.
 variant unexp_wrong kl_scores 's/power_of_2(fmaf/(fmaf/' kl_gradients 's/power_of_2(fmaf/(fmaf/'
-variant two_groups kl_scores 's/groups = 3,/groups = 2,/;s/scorer_registers = 152, copier_registers = 56/scorer_registers = 240, copier_registers = 24/'
+variant two_groups kl_scores 's/groups = 3,/groups = 2,/;s/scorer_registers = 152, copier_registers = 56/scorer_registers = 240, copier_registers = 24/' kl_gradients 's/stages = 6/stages = 4/'
+# A quarter of the exponentials by multiply-adds.
+variant poly kl_scores 's/const float weight = power_of_2(\(fmaf(c.*reference)\));/const float x = \1; const float weight = n % 4 == 0 ? poly2(x) : power_of_2(x);/;/^using cuda::normaliser/i #include "scratch/poly.h"' kl_gradients 's/power_of_2(\(fmaf(products.n \* 4 + half \* 2., scale, -lse.n..x)\))/(n % 2 == 0 ? poly2(\1) : power_of_2(\1))/;/^using cuda::reading/i #include "scratch/poly.h"'
