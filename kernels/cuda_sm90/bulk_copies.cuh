@@ -26,4 +26,10 @@ __device__ inline void copy_bytes(void* to, const void* from, std::uint32_t byte
       : "memory");
 }
 
+/// Brings bytes to the second-level cache.
+__device__ inline void prefetch_bytes(const void* from, std::uint32_t bytes, std::uint64_t policy) {
+  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(policy)
+               : "memory");
+}
+
 }  // namespace msabench::cuda_sm90

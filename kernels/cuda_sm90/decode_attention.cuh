@@ -25,8 +25,9 @@ namespace msabench::cuda_sm90 {
 
 struct decode_attention_call {
   attend_call attend;
-  int places;          ///< 1 << places thread blocks are a cluster
-  select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
+  int places;                 ///< 1 << places thread blocks are a cluster
+  select_call select;         ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
+  const std::uint32_t* done;  ///< as those that score count; nullptr: all scores are there when their kernel is done
 };
 
 template <class T>
@@ -48,6 +49,9 @@ struct decode_attention_shape {
   };
   static constexpr std::uint32_t result_bytes = sizeof(float) * (d + warps + 1);  ///< that are sent
 
+  struct place {
+    const char *keys, *values;  ///< of a block's first key
+  };
   /// Followed by one or two tiles of values.
   struct memory {
     uint4 queries[rows * d / 8];  ///< as cuda::placed has them
@@ -56,7 +60,10 @@ struct decode_attention_shape {
     alignas(16) result results[rows];  ///< [heads that are merged here][spans], sent by the cluster
     barrier all_sent;
     row_selection<threads> selection;
+    std::int32_t blocks[cuda::most_selected];  ///< in any order
+    place places[cuda::most_selected];         ///< of these
   };
+  static_assert(row_selection<threads>::step * sizeof(float) <= sizeof(T) * tile_elements);
   static constexpr std::size_t shared_bytes(int tiles) { return sizeof(memory) + sizeof(T) * tiles * tile_elements; }
 };
 
@@ -143,6 +150,7 @@ __device__ void merge_results(const decode_attention_call& s, int span, std::int
     if (head >= c.group) break;
     const auto* const results = shared.results + owner.place(head, 0);
     float most = -CUDART_INF_F, sum = 0;
+#pragma unroll 4
     for (int other = 0; other < owner.spans; ++other) most = fmaxf(most, results[other].most);
     const float reference = cuda::reference_score(most);
     float2 out{};
@@ -161,6 +169,21 @@ __device__ void merge_results(const decode_attention_call& s, int span, std::int
     to.pair(c, column, out.x, out.y, cuda::inverse_sum(sum));
     if (column == 0) to.lse(c, most, sum);
   }
+}
+
+/// Until the scores of a row are there. The last sequence waits for the end of the kernel that scores, which takes less
+/// time than to be told, and whatever follows this kernel must not begin before.
+__device__ inline void wait_for_scores(const decode_attention_call& s, const row_place& place) {
+  const lengths& rows = s.attend.rows;
+  const auto sequence = static_cast<int>(place.sequence);
+  if (s.done == nullptr || rows.cu_seqlens_q[sequence + 1] == rows.cu_seqlens_q[rows.batch])
+    return cuda::wait_for_previous();
+  const std::int64_t most_keys = s.select.max_blocks * decode_block;
+  const auto blocks = static_cast<std::uint32_t>(
+      cuda::ceil_div(max(std::int64_t{0}, min(place.length, most_keys)), std::int64_t{decode_block}));
+  if (threadIdx.x == 0)
+    while (read_count(s.done + sequence) < blocks) __nanosleep(100);
+  __syncthreads();
 }
 
 template <class S>
@@ -201,36 +224,37 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
   end_meeting();
-  cuda::wait_for_previous();
+  if (there)
+    wait_for_scores(s, place);
+  else
+    cuda::wait_for_previous();
   if (!there) return;  // and the whole cluster
 
   const std::int64_t visible = visible_blocks(place, decode_block);
-  const std::int32_t* const blocks = shared.selection.ids;
-  int count;
-  if (s.select.scores != nullptr) {
-    const select_call& from = s.select;
-    const std::int64_t scored = min(visible, from.max_blocks);
-    shared.selection.select(from.rule, scored,
-                            from.scores + kv_head * from.score_head_stride + row * from.score_row_stride,
-                            from.max_blocks);
-    count = static_cast<int>(min(scored, std::int64_t{from.rule.topk}));
-    if (from.ids != nullptr && span == 0 && threadIdx.x < from.rule.topk)
-      from.ids[row * from.id_row_stride + kv_head * from.id_head_stride + threadIdx.x] = blocks[threadIdx.x];
-  } else {
-    if (warp == 0) {
-      const std::int32_t* const ids = c.ids + row * c.id_row_stride + kv_head * c.id_head_stride;
-      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.selection.ids));
-      if (lane == 0) shared.selection.count = listed;
-    }
-    __syncthreads();
-    count = shared.selection.count;
-  }
+  const select_call& from = s.select;
+  const std::int64_t scored = min(visible, from.max_blocks);
+  if (from.scores != nullptr)
+    shared.selection.rank(from.rule, scored,
+                          from.scores + kv_head * from.score_head_stride + row * from.score_row_stride, from.max_blocks,
+                          reinterpret_cast<float*>(tiles));
+  else
+    shared.selection.list(c.ids + row * c.id_row_stride + kv_head * c.id_head_stride, c.topk, visible);
+  const int count = shared.selection.take(
+      [&](int block) {
+        return typename S::place{block_address(c.keys, place.sequence, kv_head, block),
+                                 block_address(c.values, place.sequence, kv_head, block)};
+      },
+      [&](int slot, int block, const typename S::place& where) {
+        shared.blocks[slot] = block;
+        shared.places[slot] = where;
+      });
+  const std::int32_t* const blocks = shared.blocks;
   const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
 
   uint4 keys[S::d / 32][2];
   const auto load_keys = [&](int slot) {
     const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
-    const char* const from = block_address(c.keys, place.sequence, kv_head, blocks[slot]) + t * 16;
+    const char* const from = shared.places[slot].keys + t * 16;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       // Past the last key that the token sees, that one: others may hold anything, or not be there.
@@ -245,7 +269,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     const std::uint32_t sees = limit - blocks[slot] * S::keys;
     const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
     const std::int64_t stride = c.values.token_stride * 2;
-    const char* from = block_address(c.values, place.sequence, kv_head, blocks[slot]) + own * stride + piece * 16;
+    const char* from = shared.places[slot].values + own * stride + piece * 16;
     const std::uint32_t to =
         cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
 #pragma unroll
@@ -260,6 +284,8 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   cuda::commit_copies();
   if (first + 1 < last) start_values(first + 1);
   cuda::commit_copies();
+  if (from.ids != nullptr && span == 0 && warp == 0)
+    shared.selection.write(from.rule, scored, from.ids + row * from.id_row_stride + kv_head * from.id_head_stride);
 
   cuda::query_operands queries[S::d / 32];
 #pragma unroll
