@@ -22,19 +22,18 @@ variant() {  # name change...
   python3 scratch/variant.py $out/$1.tree/kernels/cuda_sm90 "${@:2}"
   compile $1
 }
-rm -rf $out/old.tree
-mkdir -p $out/old.tree
-git archive 4a32ce6 kernels/cuda_sm90 | tar x -C $out/old.tree
-compile old
-variant lane lane
-variant uniform
-variant permit1 permit1
+archive() {  # name commit
+  rm -rf $out/$1.tree
+  mkdir -p $out/$1.tree
+  git archive $2 kernels/cuda_sm90 | tar x -C $out/$1.tree
+  compile $1
+}
+archive old 4a32ce6
+archive two_votes HEAD
+variant one_vote
 variant permit2 permit2
-variant permit3 permit3
-variant halves halves
 variant permit2_halves permit2 halves
-variant group3 group3
-variant group2 group2
+variant permit2_group3 permit2 group3
 portable=build/release/kernels/cuda/CMakeFiles/cuda_kernels_portable.dir
 nvcc $flags -I. -Iinclude -I$out -gencode=arch=compute_90,code=sm_90 -c scratch/bench_index.cu -o $out/bench_index.o
 nvcc $flags -gencode=arch=compute_90,code=sm_90 -o $out/bench_index $out/bench_index.o $objects \

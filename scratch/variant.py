@@ -28,13 +28,7 @@ for change in changes:
   for (int tile = work.from; tile < work.to; ++tile, place.next()) {
     wait_for(&ring.full""" % (n, n))
     elif change == "halves":
-        rep("""    if (any_is_taken())
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        best[half].insert(""", """    if (any_is_taken())
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        if (__any_sync(all_lanes, taken[half])) best[half].insert(""")
+        rep("best[half].insert(taken[half]", "if (__any_sync(all_lanes, taken[half])) best[half].insert(taken[half]")
     elif change.startswith("group"):
         k = folder + "/key_scales.cuh"
         t = open(k).read()

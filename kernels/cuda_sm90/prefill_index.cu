@@ -310,20 +310,20 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
     const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
     float scores[2];
     bool taken[2];
-    const auto any_is_taken = [&] {
+    const auto look_up = [&] {  // which scores have a place
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         scores[half] *= factors[half];
         const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
         taken[half] = ranked && best[half].takes(scores[half]);
       }
-      return __any_sync(all_lanes, taken[0] || taken[1]) != 0;
+      return taken[0] || taken[1];
     };
-    bool can_be_taken = true;
+    bool can_be_taken = true;  // by the warp
     if constexpr (shape::scales_keys) {
       if (is_seen) {
         key_scales::row_bounds(products, limits, scores);
-        can_be_taken = any_is_taken();
+        can_be_taken = __any_sync(all_lanes, look_up());
       }
       if (can_be_taken) scales_of<shape>(tiles, place.stage).multiply(products);
       __syncwarp();  // all lanes have read
@@ -331,11 +331,15 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
     if (lane == 0) arrive(&ring.empty[place.stage]);
     if (!can_be_taken) continue;
     if (!is_seen) hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
-    row_maxima(products, scores);
-    if (any_is_taken())
+    const bool are_right = quick_row_maxima(products, scores);
+    if (!__any_sync(all_lanes, look_up() || !are_right)) continue;
+    if (__any_sync(all_lanes, !are_right)) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
+      for (int half = 0; half < 2; ++half) scores[half] = careful_row_maximum(products, half);
+      look_up();
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
   }
   if (s.lists != nullptr)
     write_lists(s, tokens, first_row, work.part, best);

@@ -97,6 +97,7 @@ class Perf(ProgramTest):
                            options=("--shape", "h4x2.d16.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "64K",
                                     "--budget-s", "3"))
         for whole in report["wholes"]:
+            self.assertIn("common_chunks", whole)
             self.assertEqual(whole["chunks"], 256)
             self.assertLess(whole["measured"], 256)
             self.assertTrue(whole["partial"])
