@@ -28,6 +28,7 @@ struct decode_attention_call {
   int places;                 ///< 1 << places thread blocks are a cluster
   select_call select;         ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
   const std::uint32_t* done;  ///< as those that score count; nullptr: all scores are there when their kernel is done
+  bool rehearses;             ///< there is time before the scores are there
 };
 
 template <class T>
@@ -138,36 +139,55 @@ __device__ void send_results(const decode_attention_call& s, int span, const cud
   }
 }
 
-/// Puts the results of the cluster together, in the order of its thread blocks.
+/// Of weights whose greatest score is `most`. In double where they are added: the declared error is absolute, and fp32
+/// misses it once the sum passes a few hundred.
+__device__ inline float log_sum(float most, float sum) {
+  if (most == -CUDART_INF_F) return most;
+  if (!isfinite(sum)) return sum;
+  const int bits = __float_as_int(sum), exponent = (bits >> 23) - 127;
+  const float fraction = __int_as_float(bits - (exponent << 23));  // 1 to 2
+  return static_cast<float>((static_cast<double>(most) + exponent) * CUDART_LN2 + logf(fraction));
+}
+
+/// Puts the results of the cluster together, always in the same order: four lanes have two columns of a head.
 template <class S>
 __device__ void merge_results(const decode_attention_call& s, int span, std::int64_t row, std::int64_t kv_head,
                               const typename S::memory& shared) {
-  constexpr int pairs = S::d / 2;
+  constexpr int pairs = S::d / 2, lanes = 4, most_spans = 1 << S::most_places;
   const attend_call& c = s.attend;
   const head_owner owner(s);
-  for (int i = threadIdx.x;; i += S::threads) {
+  const int part = threadIdx.x % lanes;
+#pragma unroll 1
+  for (int i = threadIdx.x / lanes;; i += S::threads / lanes) {
     const int head = span + (i / pairs << owner.places), column = i % pairs * 2;
     if (head >= c.group) break;
     const auto* const results = shared.results + owner.place(head, 0);
     float most = -CUDART_INF_F, sum = 0;
-#pragma unroll 4
-    for (int other = 0; other < owner.spans; ++other) most = fmaxf(most, results[other].most);
+#pragma unroll
+    for (int other = 0; other < most_spans; other += lanes)
+      if (other + part < owner.spans) most = fmaxf(most, results[other + part].most);
+    most = cuda::row_maximum(most);
     const float reference = cuda::reference_score(most);
     float2 out{};
-#pragma unroll 4
-    for (int other = 0; other < owner.spans; ++other) {
-      const auto& from = results[other];
+#pragma unroll
+    for (int other = 0; other < most_spans; other += lanes) {
+      if (other + part >= owner.spans) continue;
+      const auto& from = results[other + part];
       const float factor = cuda::exp2_approximately(from.most - reference);
       const float2 values = *reinterpret_cast<const float2*>(&from.out[column]);
       sum = __fmaf_rn(over_warps(from.sums, [](float a, float b) { return a + b; }), factor, sum);
       out.x = __fmaf_rn(values.x, factor, out.x);
       out.y = __fmaf_rn(values.y, factor, out.y);
     }
+    out = {cuda::row_sum(out.x), cuda::row_sum(out.y)};
+    sum = cuda::row_sum(sum);
+    if (part != 0) continue;
     cuda::token_tile tile{};
     tile.first = row;
     const cuda::row_output to(c, tile, kv_head, head);
     to.pair(c, column, out.x, out.y, cuda::inverse_sum(sum));
-    if (column == 0) to.lse(c, most, sum);
+    if (column == 0 && c.lse != nullptr)
+      c.lse[to.row * c.lse_row_stride + to.head * c.lse_head_stride] = log_sum(most, sum);
   }
 }
 
@@ -224,146 +244,154 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
   end_meeting();
-  if (there)
-    wait_for_scores(s, place);
-  else
+  if (!there) {  // and the whole cluster
     cuda::wait_for_previous();
-  if (!there) return;  // and the whole cluster
-
-  const std::int64_t visible = visible_blocks(place, decode_block);
-  const select_call& from = s.select;
-  const std::int64_t scored = min(visible, from.max_blocks);
-  if (from.scores != nullptr)
-    shared.selection.rank(from.rule, scored,
-                          from.scores + kv_head * from.score_head_stride + row * from.score_row_stride, from.max_blocks,
-                          reinterpret_cast<float*>(tiles));
-  else
-    shared.selection.list(c.ids + row * c.id_row_stride + kv_head * c.id_head_stride, c.topk, visible);
-  const int count = shared.selection.take(
-      [&](int block) {
-        return typename S::place{block_address(c.keys, place.sequence, kv_head, block),
-                                 block_address(c.values, place.sequence, kv_head, block)};
-      },
-      [&](int slot, int block, const typename S::place& where) {
-        shared.blocks[slot] = block;
-        shared.places[slot] = where;
-      });
-  const std::int32_t* const blocks = shared.blocks;
-  const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
-
-  uint4 keys[S::d / 32][2];
-  const auto load_keys = [&](int slot) {
-    const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
-    const char* const from = shared.places[slot].keys + t * 16;
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      // Past the last key that the token sees, that one: others may hold anything, or not be there.
-      const std::uint32_t key = min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + g), most);
-      const char* const of_key = from + key * c.keys.token_stride * 2;
-#pragma unroll
-      for (int j = 0; j < S::d / 32; ++j) keys[j][n] = load_once(of_key + j * 64);
-    }
-  };
-  const auto start_values = [&](int slot) {
-    constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
-    const std::uint32_t sees = limit - blocks[slot] * S::keys;
-    const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-    const std::int64_t stride = c.values.token_stride * 2;
-    const char* from = shared.places[slot].values + own * stride + piece * 16;
-    const std::uint32_t to =
-        cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
-#pragma unroll
-    for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride)
-      cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
-  };
-
-  if (first < last) {
-    load_keys(first);
-    start_values(first);
+    return;
   }
-  cuda::commit_copies();
-  if (first + 1 < last) start_values(first + 1);
-  cuda::commit_copies();
-  if (from.ids != nullptr && span == 0 && warp == 0)
-    shared.selection.write(from.rule, scored, from.ids + row * from.id_row_stride + kv_head * from.id_head_stride);
 
-  cuda::query_operands queries[S::d / 32];
-#pragma unroll
-  for (int j = 0; j < S::d / 32; ++j)
-    queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, 4 * j + t)],
-                                      shared.queries[cuda::placed<S::d / 8>(g + 8, 4 * j + t)]);
-
-  const float scale = c.scale * static_cast<float>(CUDART_L2E);
-  const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);
   cuda::attention_rows<1, 2> total;  // 16 columns
-  total.clear();
-  for (int slot = first; slot < last; ++slot) {
-    float scores[2][4] = {};
-#pragma unroll
-    for (int j = 0; j < S::d / 32; ++j)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const uint4& key = keys[j][n];
-          if (half == 0)
-            cuda::mma<T>(scores[n], queries[j].first, key.x, key.y);
-          else
-            cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
-        }
-    if (slot + 1 < last) load_keys(slot + 1);
+  // Most of the time from the last score to the output would be spent on fetching instructions, each of which is needed
+  // once. So all of it is done with some block before, for nothing.
+#pragma unroll 1
+  for (bool rehearses = s.rehearses;; rehearses = false) {
+    if (!rehearses) wait_for_scores(s, place);
+    const std::int64_t visible = visible_blocks(place, decode_block);
+    const select_call& from = s.select;
+    const std::int64_t scored = min(min(visible, from.max_blocks), rehearses ? std::int64_t{S::threads} : visible);
+    if (from.scores != nullptr)
+      shared.selection.rank(from.rule, scored,
+                            from.scores + kv_head * from.score_head_stride + row * from.score_row_stride,
+                            from.max_blocks, reinterpret_cast<float*>(tiles));
+    else
+      shared.selection.list(c.ids + row * c.id_row_stride + kv_head * c.id_head_stride, c.topk, visible);
+    const int count = shared.selection.take(
+        [&](int taken) {
+          const int block = rehearses ? 0 : taken;
+          return typename S::place{block_address(c.keys, place.sequence, kv_head, block),
+                                   block_address(c.values, place.sequence, kv_head, block)};
+        },
+        [&](int slot, int block, const typename S::place& where) {
+          shared.blocks[slot] = rehearses ? 0 : block;
+          shared.places[slot] = where;
+        });
+    const std::int32_t* const blocks = shared.blocks;
+    const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
 
-    const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        scores[n][i] = key + 8 * n + i % 2 < limit ? __fmul_rn(scores[n][i], scale) : -CUDART_INF_F;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float most = cuda::row_maximum(fmaxf(fmaxf(scores[0][2 * half], scores[0][2 * half + 1]),
-                                                 fmaxf(scores[1][2 * half], scores[1][2 * half + 1])));
-      if (t == 0) shared.most[g + 8 * half][warp] = most;
-    }
-    __syncthreads();  // maxima are there; weights and values of the block before are done with
-    if (slot > first) {
-      if (slot + 1 < last) start_values(slot + 1);
-      cuda::commit_copies();
-    }
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float before = total.most[0][half];
-      const float most = fmaxf(before, over_warps(shared.most[g + 8 * half], fmaxf));
-      const float factor = cuda::exp2_approximately(before - cuda::reference_score(most));
-      total.most[0][half] = most;
-      float sum = 0;
+    uint4 keys[S::d / 32][2];
+    const auto load_keys = [&](int slot) {
+      const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
+      const char* const from = shared.places[slot].keys + t * 16;
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        float &low = scores[n][2 * half], &high = scores[n][2 * half + 1];
-        sum += cuda::weigh(low, most);
-        sum += cuda::weigh(high, most);
-        *reinterpret_cast<std::uint32_t*>(shared.weights + (g + 8 * half) * S::stride + warp * S::warp_keys + n * 8 +
-                                          t * 2) = cuda::storage<T>::pack(low, high);
-        total.out[0][n][2 * half] *= factor;
-        total.out[0][n][2 * half + 1] *= factor;
-      }
-      total.sum[0][half] = __fmaf_rn(total.sum[0][half], factor, sum);
-    }
-    cuda::wait_copies<1>();
-    __syncthreads();  // weights and values are there
-
-    const std::uint32_t values =
-        cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + lane % 16 * S::stride + lane / 16 * 8) +
-        warp * S::warp_columns * 2;
+        // Past the last key that the token sees, that one: others may hold anything, or not be there.
+        const std::uint32_t key = min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + g), most);
+        const char* const of_key = from + key * c.keys.token_stride * 2;
 #pragma unroll
-    for (int k = 0; k < S::keys / 16; ++k) {
-      std::uint32_t weights[1][4];
-      cuda::load_matrices(weights[0], weight_row + k * 32);
-      cuda::add_values<T>(weights, values + k * 16 * S::stride * 2, total);
+        for (int j = 0; j < S::d / 32; ++j) keys[j][n] = load_once(of_key + j * 64);
+      }
+    };
+    const auto start_values = [&](int slot) {
+      constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
+      const std::uint32_t sees = limit - blocks[slot] * S::keys;
+      const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+      const std::int64_t stride = c.values.token_stride * 2;
+      const char* from = shared.places[slot].values + own * stride + piece * 16;
+      const std::uint32_t to =
+          cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
+#pragma unroll
+      for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride)
+        cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
+    };
+
+    if (first < last) {
+      load_keys(first);
+      start_values(first);
     }
+    cuda::commit_copies();
+    if (first + 1 < last) start_values(first + 1);
+    cuda::commit_copies();
+    if (from.ids != nullptr && span == 0 && warp == 0 && !rehearses)
+      shared.selection.write(from.rule, scored, from.ids + row * from.id_row_stride + kv_head * from.id_head_stride);
+
+    cuda::query_operands queries[S::d / 32];
+#pragma unroll
+    for (int j = 0; j < S::d / 32; ++j)
+      queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, 4 * j + t)],
+                                        shared.queries[cuda::placed<S::d / 8>(g + 8, 4 * j + t)]);
+
+    const float scale = c.scale * static_cast<float>(CUDART_L2E);
+    const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);
+    total.clear();
+    for (int slot = first; slot < last; ++slot) {
+      float scores[2][4] = {};
+#pragma unroll
+      for (int j = 0; j < S::d / 32; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int n = 0; n < 2; ++n) {
+            const uint4& key = keys[j][n];
+            if (half == 0)
+              cuda::mma<T>(scores[n], queries[j].first, key.x, key.y);
+            else
+              cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
+          }
+      if (slot + 1 < last) load_keys(slot + 1);
+
+      const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          scores[n][i] = key + 8 * n + i % 2 < limit ? __fmul_rn(scores[n][i], scale) : -CUDART_INF_F;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float most = cuda::row_maximum(fmaxf(fmaxf(scores[0][2 * half], scores[0][2 * half + 1]),
+                                                   fmaxf(scores[1][2 * half], scores[1][2 * half + 1])));
+        if (t == 0) shared.most[g + 8 * half][warp] = most;
+      }
+      __syncthreads();  // maxima are there; weights and values of the block before are done with
+      if (slot > first) {
+        if (slot + 1 < last) start_values(slot + 1);
+        cuda::commit_copies();
+      }
+
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float before = total.most[0][half];
+        const float most = fmaxf(before, over_warps(shared.most[g + 8 * half], fmaxf));
+        const float factor = cuda::exp2_approximately(before - cuda::reference_score(most));
+        total.most[0][half] = most;
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          float &low = scores[n][2 * half], &high = scores[n][2 * half + 1];
+          sum += cuda::weigh(low, most);
+          sum += cuda::weigh(high, most);
+          *reinterpret_cast<std::uint32_t*>(shared.weights + (g + 8 * half) * S::stride + warp * S::warp_keys + n * 8 +
+                                            t * 2) = cuda::storage<T>::pack(low, high);
+          total.out[0][n][2 * half] *= factor;
+          total.out[0][n][2 * half + 1] *= factor;
+        }
+        total.sum[0][half] = __fmaf_rn(total.sum[0][half], factor, sum);
+      }
+      cuda::wait_copies<1>();
+      __syncthreads();  // weights and values are there
+
+      const std::uint32_t values =
+          cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + lane % 16 * S::stride + lane / 16 * 8) +
+          warp * S::warp_columns * 2;
+#pragma unroll
+      for (int k = 0; k < S::keys / 16; ++k) {
+        std::uint32_t weights[1][4];
+        cuda::load_matrices(weights[0], weight_row + k * 32);
+        cuda::add_values<T>(weights, values + k * 16 * S::stride * 2, total);
+      }
+    }
+    cuda::wait_copies<0>();
+    if (!rehearses) break;
+    __syncthreads();
   }
-  cuda::wait_copies<0>();
 
   send_results<S>(s, span, total, shared);
   wait_for(&shared.all_sent, 0);
