@@ -20,6 +20,7 @@
 #include "kernels/cuda_sm90/cluster.cuh"
 #include "kernels/cuda_sm90/decode_rows.cuh"
 #include "kernels/cuda_sm90/row_selection.cuh"
+#include "kernels/cuda_sm90/widening.cuh"
 
 namespace msabench::cuda_sm90 {
 
@@ -31,12 +32,15 @@ struct decode_attention_call {
   bool rehearses;             ///< there is time before the scores are there
 };
 
-template <class T>
+/// Keys and values are stored as Stored, and multiplied as T.
+template <class T, class Stored = T>
 struct decode_attention_shape {
   using value = T;
+  static constexpr bool is_e4m3 = cuda_sm90::is_e4m3<Stored>;
   static constexpr int warps = 8, threads = 32 * warps;
   static constexpr int d = 128, rows = 16;  ///< heads of a group, padded
   static constexpr int most_places = 4;
+  static constexpr int element_bytes = sizeof(Stored), pieces = d * element_bytes / 16;  ///< of a stored row
   static constexpr int keys = decode_block, warp_keys = keys / warps, warp_columns = d / warps;
   static constexpr int stride = d + 8;  ///< of rows in shared memory, which then lie in different banks
   static constexpr int tile_elements = keys * stride;
@@ -52,6 +56,7 @@ struct decode_attention_shape {
 
   struct place {
     const char *keys, *values;  ///< of a block's first key
+    const float *key_scales, *value_scales;
   };
   /// Followed by one or two tiles of values.
   struct memory {
@@ -87,15 +92,28 @@ __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, 
     asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
 }
 
-/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no
-/// division.
-__device__ inline const char* block_address(const cache& keys, std::int64_t sequence, std::int64_t head, int block) {
-  if (keys.block_table == nullptr) return keys.token(sequence, head, std::int64_t{block} * decode_block);
-  const int of_page = static_cast<int>(keys.page_size) / decode_block, page = of_page == 1 ? block : block / of_page;
-  const std::int64_t element = keys.block_table[sequence * keys.table_stride + page] * keys.page_stride +
-                               (block - page * of_page) * decode_block * keys.token_stride + head * keys.head_stride;
-  return keys.data + element * 2;
-}
+/// Where a block's first key is, which all of it follow: pages have whole blocks. A page of one block needs no division.
+struct block_origin {
+  std::int64_t page;    ///< or the first key of the sequence
+  std::int32_t behind;  ///< blocks
+
+  __device__ block_origin(const cache& keys, std::int64_t sequence, int block) : behind(block) {
+    if (keys.block_table == nullptr) {
+      page = keys.cu_seqlens_kv[sequence];
+      return;
+    }
+    const int of_page = static_cast<int>(keys.page_size) / decode_block,
+              number = of_page == 1 ? block : block / of_page;
+    page = keys.block_table[sequence * keys.table_stride + number];
+    behind = block - number * of_page;
+  }
+  /// Of the keys, or of their scales.
+  template <class Strides>
+  __device__ std::int64_t element(const cache& keys, const Strides& s, std::int64_t head) const {
+    return page * (keys.block_table == nullptr ? s.token_stride : s.page_stride) +
+           behind * decode_block * s.token_stride + head * s.head_stride;
+  }
+};
 
 /// Of the eight warps, in their order.
 template <class Combine>
@@ -267,8 +285,14 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     const int count = shared.selection.take(
         [&](int taken) {
           const int block = rehearses ? 0 : taken;
-          return typename S::place{block_address(c.keys, place.sequence, kv_head, block),
-                                   block_address(c.values, place.sequence, kv_head, block)};
+          const block_origin key(c.keys, place.sequence, block), value(c.values, place.sequence, block);
+          typename S::place found{c.keys.data + key.element(c.keys, c.keys, kv_head) * S::element_bytes,
+                                  c.values.data + value.element(c.values, c.values, kv_head) * S::element_bytes};
+          if constexpr (S::is_e4m3) {
+            found.key_scales = c.keys.scale.data + key.element(c.keys, c.keys.scale, kv_head);
+            found.value_scales = c.values.scale.data + value.element(c.values, c.values.scale, kv_head);
+          }
+          return found;
         },
         [&](int slot, int block, const typename S::place& where) {
           shared.blocks[slot] = rehearses ? 0 : block;
@@ -277,7 +301,17 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     const std::int32_t* const blocks = shared.blocks;
     const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
 
-    uint4 keys[S::d / 32][2];
+    uint4 keys[S::pieces / 4][2];
+    float key_scales[2][2] = {}, value_scales[2][2] = {};  // of e4m3: of keys 2t, 2t + 1 and 8 further on
+    uint4 held[S::keys * S::pieces / S::threads];          // values, likewise
+    const auto load_scales = [&](int slot, const float* from, std::int64_t stride, float(&scales)[2][2]) {
+      const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
+#pragma unroll
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          scales[n][i] = from[min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + 2 * t + i), most) * stride];
+    };
     const auto load_keys = [&](int slot) {
       const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
       const char* const from = shared.places[slot].keys + t * 16;
@@ -285,22 +319,40 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
       for (int n = 0; n < 2; ++n) {
         // Past the last key that the token sees, that one: others may hold anything, or not be there.
         const std::uint32_t key = min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + g), most);
-        const char* const of_key = from + key * c.keys.token_stride * 2;
+        const char* const of_key = from + key * c.keys.token_stride * S::element_bytes;
 #pragma unroll
-        for (int j = 0; j < S::d / 32; ++j) keys[j][n] = load_once(of_key + j * 64);
+        for (int j = 0; j < S::pieces / 4; ++j) keys[j][n] = load_once(of_key + j * 64);
       }
+      if (S::is_e4m3 && c.keys.scale.data != nullptr)
+        load_scales(slot, shared.places[slot].key_scales, c.keys.scale.token_stride, key_scales);
     };
+    // Values of 16 bits go to shared memory as they are, in turn to two tiles; of 8 bits through registers.
+    constexpr int rows_at_once = S::threads / S::pieces;
+    const std::uint32_t own = threadIdx.x / S::pieces, piece = threadIdx.x % S::pieces;
     const auto start_values = [&](int slot) {
-      constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
       const std::uint32_t sees = limit - blocks[slot] * S::keys;
-      const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
-      const std::int64_t stride = c.values.token_stride * 2;
+      const std::int64_t stride = c.values.token_stride * S::element_bytes;
       const char* from = shared.places[slot].values + own * stride + piece * 16;
       const std::uint32_t to =
           cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
 #pragma unroll
-      for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride)
-        cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
+      for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride) {
+        const bool there = own + i * rows_at_once < sees;
+        if constexpr (S::is_e4m3)
+          held[i] = there ? load_once(from) : uint4{};
+        else
+          cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, there);
+      }
+      if (S::is_e4m3 && c.values.scale.data != nullptr)
+        load_scales(slot, shared.places[slot].value_scales, c.values.scale.token_stride, value_scales);
+    };
+    const auto store_values = [&] {
+      T* to = tiles + own * S::stride + piece * 16;
+#pragma unroll
+      for (int i = 0; i < S::keys / rows_at_once; ++i, to += rows_at_once * S::stride) {
+        reinterpret_cast<uint4*>(to)[0] = widen<T>(held[i].x, held[i].y);
+        reinterpret_cast<uint4*>(to)[1] = widen<T>(held[i].z, held[i].w);
+      }
     };
 
     if (first < last) {
@@ -308,16 +360,19 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
       start_values(first);
     }
     cuda::commit_copies();
-    if (first + 1 < last) start_values(first + 1);
+    if (!S::is_e4m3 && first + 1 < last) start_values(first + 1);
     cuda::commit_copies();
     if (from.ids != nullptr && span == 0 && warp == 0 && !rehearses)
       shared.selection.write(from.rule, scored, from.ids + row * from.id_row_stride + kv_head * from.id_head_stride);
 
     cuda::query_operands queries[S::d / 32];
 #pragma unroll
-    for (int j = 0; j < S::d / 32; ++j)
-      queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, 4 * j + t)],
-                                        shared.queries[cuda::placed<S::d / 8>(g + 8, 4 * j + t)]);
+    for (int j = 0; j < S::d / 32; ++j) {
+      // 16 values of e4m3 are as many pieces of a query as it takes to hold them.
+      const int piece = S::is_e4m3 ? j / 2 * 8 + 2 * t + j % 2 : 4 * j + t;
+      queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, piece)],
+                                        shared.queries[cuda::placed<S::d / 8>(g + 8, piece)]);
+    }
 
     const float scale = c.scale * static_cast<float>(CUDART_L2E);
     const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);
@@ -325,17 +380,27 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
     for (int slot = first; slot < last; ++slot) {
       float scores[2][4] = {};
 #pragma unroll
-      for (int j = 0; j < S::d / 32; ++j)
+      for (int j = 0; j < S::d / 32; ++j) {
+        uint4 key[2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-#pragma unroll
-          for (int n = 0; n < 2; ++n) {
-            const uint4& key = keys[j][n];
-            if (half == 0)
-              cuda::mma<T>(scores[n], queries[j].first, key.x, key.y);
-            else
-              cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
+        for (int n = 0; n < 2; ++n) {
+          if constexpr (S::is_e4m3) {
+            const uint4& stored = keys[j / 2][n];
+            key[n] = j % 2 == 0 ? widen<T>(stored.x, stored.y) : widen<T>(stored.z, stored.w);
+          } else {
+            key[n] = keys[j][n];
           }
+        }
+#pragma unroll
+        for (int n = 0; n < 2; ++n) cuda::mma<T>(scores[n], queries[j].first, key[n].x, key[n].y);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) cuda::mma<T>(scores[n], queries[j].second, key[n].z, key[n].w);
+      }
+      if (S::is_e4m3 && c.keys.scale.data != nullptr)
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) scores[n][i] *= key_scales[n][i % 2];
       if (slot + 1 < last) load_keys(slot + 1);
 
       const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
@@ -352,7 +417,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
       }
       __syncthreads();  // maxima are there; weights and values of the block before are done with
       if (slot > first) {
-        if (slot + 1 < last) start_values(slot + 1);
+        if (!S::is_e4m3 && slot + 1 < last) start_values(slot + 1);
         cuda::commit_copies();
       }
 
@@ -368,6 +433,10 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
           float &low = scores[n][2 * half], &high = scores[n][2 * half + 1];
           sum += cuda::weigh(low, most);
           sum += cuda::weigh(high, most);
+          if (S::is_e4m3 && c.values.scale.data != nullptr) {  // a weight of 0 stays one, whatever a hidden scale is
+            low = low == 0 ? 0 : low * value_scales[n][0];
+            high = high == 0 ? 0 : high * value_scales[n][1];
+          }
           *reinterpret_cast<std::uint32_t*>(shared.weights + (g + 8 * half) * S::stride + warp * S::warp_keys + n * 8 +
                                             t * 2) = cuda::storage<T>::pack(low, high);
           total.out[0][n][2 * half] *= factor;
@@ -375,11 +444,16 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
         }
         total.sum[0][half] = __fmaf_rn(total.sum[0][half], factor, sum);
       }
+      if constexpr (S::is_e4m3) {
+        store_values();
+        if (slot + 1 < last) start_values(slot + 1);
+      }
       cuda::wait_copies<1>();
       __syncthreads();  // weights and values are there
 
       const std::uint32_t values =
-          cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + lane % 16 * S::stride + lane / 16 * 8) +
+          cuda::shared_address(tiles + (S::is_e4m3 ? 0 : (slot - first) % 2) * S::tile_elements +
+                               lane % 16 * S::stride + lane / 16 * 8) +
           warp * S::warp_columns * 2;
 #pragma unroll
       for (int k = 0; k < S::keys / 16; ++k) {

@@ -13,6 +13,7 @@
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda_sm90/bulk_copies.cuh"
 #include "kernels/cuda_sm90/decode_rows.cuh"
+#include "kernels/cuda_sm90/widening.cuh"
 
 namespace msabench::cuda_sm90 {
 
@@ -42,9 +43,10 @@ struct alignas(16) stream_unit {
   std::int32_t key;  ///< the first of the unit
 };
 
-template <class T, int octets_, int stages_>
+template <class Stored, int octets_, int stages_>
 struct stream_shape {
-  using value = T;
+  using value = multiplied<Stored>;
+  static constexpr bool is_e4m3 = cuda_sm90::is_e4m3<Stored>;
   static constexpr int octets = octets_, rows = 8 * octets;
   static constexpr int parts = (octets + 3) / 4,
                        part_octets = octets / parts;  ///< whose queries registers have room for
@@ -52,14 +54,15 @@ struct stream_shape {
   static constexpr int first_blocks = 2;  ///< of each warp
   static constexpr bool brings_closer = true;
   static constexpr int unit_keys = 32, tiles = unit_keys / 16;
-  static constexpr int width = 128, pieces = width / cuda::piece_elements, groups = pieces / 4;
-  static constexpr int row_bytes = width * 2;
+  static constexpr int width = 128, groups = width / 32;                             ///< of 16-bit pieces
+  static constexpr int row_bytes = width * sizeof(Stored), pieces = row_bytes / 16;  ///< as they are stored
   /// Thread blocks on a multiprocessor: one, and where registers are enough, room for the kernel that comes next.
   static constexpr int resident = octets <= 2 ? 2 : 1;
 
   struct memory {
     alignas(128) uint4 ring[warps][stages][unit_keys * pieces];
     stream_unit units[warps][stages];
+    float scales[warps][stages][is_e4m3 ? unit_keys : 1];
     barrier full[warps][stages];
   };
 };
@@ -135,18 +138,34 @@ class block_keys {
   __device__ bool has_origin(int block) const {
     return keys_.block_table == nullptr || block < keys_.table_columns * page_blocks_;
   }
-  __device__ const char* address(int origin, int block) const {
+  /// Of a block's first key, or its scale.
+  template <class Strides>
+  __device__ std::int64_t element(const Strides& s, int origin, int block) const {
     const bool paged = keys_.block_table != nullptr;
     const int behind = paged ? (page_blocks_ == 1 ? 0 : block % page_blocks_) : block;  // blocks
-    return keys_.data + (origin * (paged ? keys_.page_stride : keys_.token_stride) +
-                         std::int64_t{behind} * decode_block * keys_.token_stride) *
-                            2;
+    return origin * (paged ? s.page_stride : s.token_stride) + std::int64_t{behind} * decode_block * s.token_stride;
   }
 
  private:
   const cache& keys_;
   int page_blocks_;
 };
+
+/// Whether keys have a scale each, which their products are multiplied by before the greatest is looked for.
+template <class S>
+__device__ bool has_key_scales(const score_stream_call& s) {
+  return S::is_e4m3 && s.index.keys.scale.token_stride != 0;
+}
+
+/// What a row's products are multiplied by.
+template <class S>
+__device__ float row_factor(const score_stream_call& s, std::int64_t row, int head) {
+  const index_call& c = s.index;
+  float factor = c.scale;
+  if (c.q_scale != nullptr) factor *= c.q_scale[row * c.q_scale_row_stride + head * c.q_scale_head_stride];
+  if (c.keys.scale.data != nullptr && !has_key_scales<S>(s)) factor *= c.keys.scale.data[0];
+  return factor;
+}
 
 /// Brings a warp its blocks. It is ahead of the products, and looks up where the next block lies while the copies of one
 /// are started.
@@ -155,11 +174,12 @@ class block_carrier {
  public:
   __device__ block_carrier(const score_stream_call& s, int warp, typename S::memory& shared)
       : s_(s),
+        scales_(&shared.scales[warp][0][0]),
         ring_(&shared.ring[warp][0][0]),
         units_(shared.units[warp]),
         full_(shared.full[warp]),
         keys_(s),
-        key_bytes_(s.index.keys.token_stride * 2),
+        key_bytes_(s.index.keys.token_stride * element_bytes),
         policy_(read_once()),
         finder_(s.index) {
     // If all sequences are as long as they can be, this is where the first blocks lie; so the lengths need not be waited
@@ -191,6 +211,7 @@ class block_carrier {
     if (lane == 0) units_[stage] = {now_, key_};
     if (now_.tokens == 0) {
       if (lane == 0) arrive(full);
+      if (has_key_scales<S>(s_)) arrive(full);
       return;
     }
     const int keys = min(S::unit_keys, now_.length - key_);
@@ -200,6 +221,12 @@ class block_carrier {
       if (lane == 0) copy_bytes(to, from_, keys * S::row_bytes, full, policy_);
     } else if (lane < keys) {
       copy_bytes(to + lane * S::pieces, from_ + lane * key_bytes_, S::row_bytes, full, policy_);
+    }
+    if (has_key_scales<S>(s_)) {
+      if (lane < keys)
+        copy_word(scales_ + stage * S::unit_keys + lane, scale_ + lane * s_.index.keys.scale.token_stride);
+      arrive_when_copied(full);
+      scale_ += S::unit_keys * s_.index.keys.scale.token_stride;
     }
     key_ += S::unit_keys;
     from_ += S::unit_keys * key_bytes_;
@@ -238,7 +265,9 @@ class block_carrier {
   __device__ void take() {
     now_ = next_;
     key_ = now_.block * decode_block;
-    from_ = keys_.address(next_origin_, now_.block);
+    const cache& keys = s_.index.keys;
+    from_ = keys.data + keys_.element(keys, next_origin_, now_.block) * element_bytes;
+    if (has_key_scales<S>(s_)) scale_ = keys.scale.data + keys_.element(keys.scale, next_origin_, now_.block);
   }
 
   __device__ void look_ahead() {
@@ -251,7 +280,10 @@ class block_carrier {
     next_origin_ = keys_.origin(next_.sequence, next_.block);
   }
 
+  static constexpr int element_bytes = S::row_bytes / S::width;
+
   const score_stream_call& s_;
+  float* scales_;
   uint4* ring_;
   stream_unit* units_;
   barrier* full_;
@@ -261,6 +293,7 @@ class block_carrier {
   block_finder finder_;
   stream_block now_, next_;
   const char* from_;  // of the next unit's first key
+  const float* scale_ = nullptr;
   int key_, next_origin_;
   int number_, claimed_ = 0;
   bool has_claim_ = false;
@@ -271,15 +304,29 @@ template <class S>
 struct stream_queries {
   uint4 pieces[S::part_octets][S::groups];
 
-  __device__ void load(const index_call& c, const stream_block& b, int part) {
+  __device__ void load(const score_stream_call& s, const stream_block& b, int part) {
+    const index_call& c = s.index;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < S::part_octets; ++n) {
       const int row = 8 * (part * S::part_octets + n) + g, token = row / c.heads, head = row - token * c.heads;
+      const std::int64_t of_row = std::int64_t{b.first_row} + token;
+      const bool there = token < b.tokens;
+      if constexpr (S::is_e4m3) {
+        const char* const from = c.q + of_row * c.q_row_stride + head * c.q_head_stride;
+        // A negative factor makes the least product the best, so it turns the signs.
+        const std::uint32_t signs = there && row_factor<S>(s, of_row, head) < 0 ? 0x80808080u : 0;
 #pragma unroll
-      for (int j = 0; j < S::groups; ++j)
-        pieces[n][j] =
-            token < b.tokens ? cuda::query_piece(c, std::int64_t{b.first_row} + token, head, 4 * j + t) : uint4{};
+        for (int j = 0; j < S::pieces / 4; ++j) {
+          const uint4 piece = there ? __ldg(reinterpret_cast<const uint4*>(from) + 4 * j + t) : uint4{};
+          pieces[n][2 * j] = widen<typename S::value>(piece.x ^ signs, piece.y ^ signs);
+          pieces[n][2 * j + 1] = widen<typename S::value>(piece.z ^ signs, piece.w ^ signs);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < S::groups; ++j)
+          pieces[n][j] = there ? cuda::query_piece(c, of_row, head, 4 * j + t) : uint4{};
+      }
     }
   }
 };
@@ -300,8 +347,22 @@ __device__ void multiply_unit(const uint4* unit, const stream_queries<S>& querie
     for (auto& octet : tile)
 #pragma unroll
       for (float& x : octet) x = 0;
+  const auto add = [&](const uint4(&keys)[2 * S::tiles], int group) {
+    cuda::query_operands operands[S::tiles];
 #pragma unroll
-  for (int pair = 0; pair < S::groups / 2; ++pair) {
+    for (int tile = 0; tile < S::tiles; ++tile)
+      operands[tile] = cuda::query_operands(keys[2 * tile], keys[2 * tile + 1]);
+#pragma unroll
+    for (int n = 0; n < S::part_octets; ++n) {
+      const uint4& q = queries.pieces[n][group];
+#pragma unroll
+      for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].first, q.x, q.y);
+#pragma unroll
+      for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].second, q.z, q.w);
+    }
+  };
+#pragma unroll
+  for (int pair = 0; pair < S::pieces / 8; ++pair) {
     uint4 keys[2][2 * S::tiles];
 #pragma unroll
     for (int i = 0; i < 2 * S::tiles; ++i) {
@@ -311,19 +372,33 @@ __device__ void multiply_unit(const uint4* unit, const stream_queries<S>& querie
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      cuda::query_operands operands[S::tiles];
+      if constexpr (S::is_e4m3) {
+        uint4 widened[2][2 * S::tiles];
 #pragma unroll
-      for (int tile = 0; tile < S::tiles; ++tile)
-        operands[tile] = cuda::query_operands(keys[half][2 * tile], keys[half][2 * tile + 1]);
-#pragma unroll
-      for (int n = 0; n < S::part_octets; ++n) {
-        const uint4& q = queries.pieces[n][2 * pair + half];
-#pragma unroll
-        for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].first, q.x, q.y);
-#pragma unroll
-        for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].second, q.z, q.w);
+        for (int i = 0; i < 2 * S::tiles; ++i) {
+          widened[0][i] = widen<T>(keys[half][i].x, keys[half][i].y);
+          widened[1][i] = widen<T>(keys[half][i].z, keys[half][i].w);
+        }
+        add(widened[0], 4 * pair + 2 * half);
+        add(widened[1], 4 * pair + 2 * half + 1);
+      } else {
+        add(keys[half], 2 * pair + half);
       }
     }
+  }
+}
+
+/// Products times the scales of their keys.
+template <class S>
+__device__ void scale_keys(const float* scales, float (&products)[S::tiles][S::part_octets][4]) {
+  const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int i = 0; i < 2 * S::tiles; ++i) {
+    const float scale = scales[8 * i + g];
+#pragma unroll
+    for (int n = 0; n < S::part_octets; ++n)
+#pragma unroll
+      for (int column = 0; column < 2; ++column) products[i / 2][n][i % 2 * 2 + column] *= scale;
   }
 }
 
@@ -347,7 +422,6 @@ __device__ void hide_unseen(const index_call& c, const stream_unit& unit, int ro
 template <class S>
 __device__ void write_scores(const score_stream_call& s, const float (&best)[S::octets][2], const stream_block& b) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, heads = s.index.heads;
-  const float scale = fabsf(s.index.scale);
 #pragma unroll
   for (int n = 0; n < S::octets; ++n) {
     const bool odd = g % 2 != 0;
@@ -356,9 +430,10 @@ __device__ void write_scores(const score_stream_call& s, const float (&best)[S::
     most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 8));
     most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 16));
     const int row = 8 * n + 2 * t + g, token = row / heads, head = row - token * heads;
-    if (g < 2 && token < b.tokens)
-      s.scores[(std::int64_t{b.first_row} + token) * s.row_stride + head * s.head_stride + b.block] =
-          most == -CUDART_INF_F ? most : scale * most;
+    if (g >= 2 || token >= b.tokens) continue;
+    const std::int64_t of_row = std::int64_t{b.first_row} + token;
+    const float factor = fabsf(S::is_e4m3 ? row_factor<S>(s, of_row, head) : s.index.scale);
+    s.scores[of_row * s.row_stride + head * s.head_stride + b.block] = most == -CUDART_INF_F ? most : factor * most;
   }
 }
 
@@ -388,9 +463,10 @@ __device__ void score_blocks(const score_stream_call& s, int warp, typename S::m
     const bool hides = unit.key + S::unit_keys > cuda::keys_seen(c, b.first_sees(), 0);
 #pragma unroll
     for (int part = 0; part < S::parts; ++part) {
-      if (S::parts > 1 || b.first_row != of_row) queries.load(c, b, part);
+      if (S::parts > 1 || b.first_row != of_row) queries.load(s, b, part);
       float products[S::tiles][S::part_octets][4];
       multiply_unit<S>(shared.ring[warp][place.stage], queries, products);
+      if (has_key_scales<S>(s)) scale_keys<S>(shared.scales[warp][place.stage], products);
       if (hides) hide_unseen<S>(c, unit, part * S::part_octets * 8, products);
 #pragma unroll
       for (int n = 0; n < S::part_octets; ++n)
@@ -440,7 +516,7 @@ __global__ void __launch_bounds__(S::threads, S::resident) stream_scores(const _
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (s.handed == nullptr) cuda::let_next_begin();
   if (lane < S::stages) {
-    make_barrier(&shared.full[warp][lane], 1);
+    make_barrier(&shared.full[warp][lane], has_key_scales<S>(s) ? 1 + 32 : 1);
     publish_barriers();
   }
   __syncwarp();
