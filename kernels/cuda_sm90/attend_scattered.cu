@@ -1,39 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens whose neighbours read other blocks: block by block. A thread block has the keys and values of a block in
 // shared memory, for up to 32 of the tokens that selected it; a warpgroup computes four of them at a time, 64 rows.
-// What a token has of a block is stored, rounded, and a second kernel adds up the blocks of a token in ascending order.
+// What a token has of a block is stored, rounded. When all of a pass are there, other warps add up the blocks of each
+// token, while the next pass is computed: one is a matter of memory alone.
 //
-// One warp brings blocks, one brings queries, three warpgroups take turns at the tiles of four tokens, whichever block
-// these are of: so each has products while the others have exponentials.
+// One warp brings blocks, one brings queries, one tells what is done. Two warpgroups take turns at the tiles of four
+// tokens, whichever block these are of: so each has products while the other has exponentials. One adds up.
 #include <math_constants.h>
 
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda_sm90/attend_combine.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
+#include "kernels/cuda_sm90/attend_passes.cuh"
+#include "kernels/cuda_sm90/attend_scaled.cuh"
 #include "kernels/cuda_sm90/overlap.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
 
+constexpr int converting_registers = 80;
+/// Stored: what keys and values are in memory.
+template <class Stored>
 struct scattered_shared {
-  static constexpr int block_stages = 2, consumers = 3, query_stages = 2 * consumers;
-  static constexpr int threads = 128 * (1 + consumers), producer_registers = 32, consumer_registers = 160;
+  static constexpr int block_stages = 2, consumers = 2, query_stages = 2 * consumers;
+  static constexpr bool scaled = is_scaled<Stored>;
+  static constexpr int threads = 128 * (2 + consumers + scaled);
+  static constexpr int producer_registers = scaled ? 40 : 48, consumer_registers = scaled ? 136 : 152,
+                       combining_registers = scaled ? 120 : 160;
 
   alignas(1024) unsigned char keys[block_stages][block_bytes];
   alignas(1024) unsigned char values[block_stages][block_bytes];
   alignas(1024) unsigned char queries[query_stages][query_bytes];
   block_work works[block_stages];                         ///< count 0: there are no more
   std::uint32_t visible[query_stages][warpgroup_tokens];  ///< keys of the block that a token sees
+  unit_results results[4];                                ///< of the warps that add up
+  float key_scales[block_stages][scaled ? block_keys : 1], value_scales[block_stages][scaled ? block_keys : 1];
   barrier work_ready[block_stages], keys_ready[block_stages], values_ready[block_stages], block_free[block_stages];
   barrier queries_ready[query_stages], queries_free[query_stages];
 
   __device__ void make_barriers() {
     for (int i = 0; i < block_stages; ++i) {
       make_barrier(work_ready + i, 1);
-      make_barrier(keys_ready + i, 1);
-      make_barrier(values_ready + i, 1);
-      make_barrier(block_free + i, consumers * 4 + 1);  // warps of consumers, and the one that brings queries
+      make_barrier(keys_ready + i, scaled ? converting_warps : 1);
+      make_barrier(values_ready + i, scaled ? converting_warps : 1);
+      make_barrier(block_free + i, consumers * 4 + 2);  // warps of consumers, those that bring queries and that tell
     }
     for (int i = 0; i < query_stages; ++i) {
       make_barrier(queries_ready + i, 1);
@@ -42,50 +54,69 @@ struct scattered_shared {
     publish_barriers();
   }
 };
-static_assert(sizeof(scattered_shared) <= 227 * 1024);
+static_assert(sizeof(scattered_shared<__nv_fp8_e4m3>) <= 227 * 1024);
 
-using block_ring = ring_place<scattered_shared::block_stages>;
-using query_ring = ring_place<scattered_shared::query_stages>;
+using block_ring = ring_place<scattered_shared<__nv_bfloat16>::block_stages>;
+using query_ring = ring_place<scattered_shared<__nv_bfloat16>::query_stages>;
 
-/// The last blocks of sequences have most tokens, so works are taken from the end.
+template <class Stored>
 __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
-                             attend_pass pass, scattered_shared& shared) {
+                             scattered_shared<Stored>& shared) {
   const int lane = threadIdx.x % 32;
-  const std::uint32_t end = pass.end_work(chunk), all = end - pass.first_work(chunk);
-  const block_work* const works = chunk.works + pass.group * chunk.works_of_group;
-  std::uint32_t* const cursor = chunk.work_cursors + pass.group * chunk.ranges + pass.range;
+  const std::uint32_t all = *chunk.work_count;
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
   const cache_policy policy = keep_least();
-  std::uint32_t number = blockIdx.x;
+  const auto take = [&] { return lane == 0 ? atomicAdd(chunk.tickets, 1u) : 0; };
+  std::uint32_t taken = take();
   for (block_ring at;; at.next()) {
+    const std::uint32_t number = __shfl_sync(~0u, taken, 0);
     block_work work{};
     block_source source;
     if (number < all) {
-      work = works[end - 1 - number];
+      work = chunk.works[number];
       source = {call, maps.rows_of_box, work.block / max_blocks, work.block % max_blocks};
     }
-    std::uint32_t taken = 0;
-    if (lane == 0) taken = atomicAdd(cursor, 1u);
+    taken = take();
     wait_for(shared.block_free + at.stage, at.parity ^ 1);
     if (lane == 0) {
       shared.works[at.stage] = work;
       arrive(shared.work_ready + at.stage);
     }
     if (work.count == 0) return;
-    const auto head = static_cast<std::int32_t>(work.head);
+    if constexpr (is_scaled<Stored>) continue;  // others do
+    const std::int32_t head = chunk.head_of_pass(work.pass);
     bring_block(source, call.keys, maps.k, maps.rows_of_box, head, shared.keys[at.stage], shared.keys_ready + at.stage,
                 policy);
     bring_block(source, call.values, maps.v, maps.rows_of_box, head, shared.values[at.stage],
                 shared.values_ready + at.stage, policy);
-    number = gridDim.x + __shfl_sync(~0u, taken, 0);
   }
 }
 
+/// Brings blocks of e4m3, by all warps of a warpgroup.
+__device__ void widen_blocks(const attend_call& call, const attend_chunk& chunk,
+                             scattered_shared<__nv_fp8_e4m3>& shared) {
+  const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
+  for (block_ring at;; at.next()) {
+    wait_for(shared.work_ready + at.stage, at.parity);
+    const block_work work = shared.works[at.stage];
+    if (work.count == 0) return;
+    const std::int32_t head = chunk.head_of_pass(work.pass);
+    const std::uint32_t sequence = work.block / max_blocks, block = work.block % max_blocks;
+    const scaled_rows keys(call, call.keys, sequence, head, block), values(call, call.values, sequence, head, block);
+    widen_block(keys, shared.keys[at.stage], shared.key_scales[at.stage]);
+    finish_block(shared.keys_ready + at.stage);
+    widen_block(values, shared.values[at.stage], shared.value_scales[at.stage]);
+    finish_block(shared.values_ready + at.stage);
+  }
+}
+
+/// No queries come before there is room for the results.
+template <class Stored>
 __device__ void bring_queries(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
-                              attend_pass pass, scattered_shared& shared) {
+                              scattered_shared<Stored>& shared) {
   const int lane = threadIdx.x % 32;
-  const token_pair* const pairs = chunk.pairs + pass.group * chunk.pairs_of_group();
   const cache_policy policy = keep_longest();
+  result_places places;
   query_ring to;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
@@ -94,7 +125,10 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
     if (lane == 0) arrive(shared.block_free + at.stage);
     if (work.count == 0) return;
     const auto count = static_cast<int>(work.count);
-    const token_pair pair = lane < count ? pairs[work.first_pair + lane] : token_pair{};
+    const std::int32_t head = chunk.head_of_pass(work.pass);
+    const token_pair pair = lane < count ? chunk.pairs[work.first_pair + lane] : token_pair{};
+    places.wait(chunk, work);
+    __syncwarp();
     for (int first = 0; first < count; first += warpgroup_tokens, to.next()) {
       wait_for(shared.queries_free + to.stage, to.parity ^ 1);
       const int tokens = min(warpgroup_tokens, count - first), token = lane - first;
@@ -104,9 +138,23 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
       if (token == 0) arrive_expecting(shared.queries_ready + to.stage, tokens * token_bytes(call.group));
       __syncwarp();
       if (mine)
-        copy_token(maps, call.group, static_cast<std::int32_t>(work.head), pair.row, token, shared.queries[to.stage],
-                   shared.queries_ready + to.stage, policy);
+        copy_token(maps, call.group, head, pair.row, token, shared.queries[to.stage], shared.queries_ready + to.stage,
+                   policy);
     }
+  }
+}
+
+/// Tells other thread blocks of works that are done here.
+template <class Stored>
+__device__ void tell_works(const attend_chunk& chunk, scattered_shared<Stored>& shared) {
+  for (block_ring at;; at.next()) {
+    wait_for(shared.work_ready + at.stage, at.parity);
+    const block_work work = shared.works[at.stage];
+    __syncwarp();
+    if (work.count == 0) return;
+    if (threadIdx.x % 32 == 0) arrive(shared.block_free + at.stage);
+    wait_for(shared.block_free + at.stage, at.parity);
+    if (threadIdx.x % 32 == 0) tell(chunk.works_done + work.pass);
   }
 }
 
@@ -134,19 +182,19 @@ __device__ void store_partial(const attend_chunk& chunk, std::int64_t place, con
   }
 }
 
-template <class T>
-__device__ void consume(const attend_call& call, const attend_chunk& chunk, attend_pass pass, int consumer,
-                        scattered_shared& shared) {
+template <class T, class Stored>
+__device__ void consume(const attend_call& call, const attend_chunk& chunk, int consumer,
+                        scattered_shared<Stored>& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
-  const std::uint32_t first_pair = pass.first_pair(chunk);
+  const auto room = static_cast<std::uint32_t>(chunk.room);
   query_ring from;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
     const block_work work = shared.works[at.stage];
     if (work.count == 0) return;
     for (std::uint32_t first = 0; first < work.count; first += warpgroup_tokens, from.next()) {
-      if (from.stage % scattered_shared::consumers != consumer) continue;
+      if (from.stage % scattered_shared<Stored>::consumers != consumer) continue;
       wait_for(shared.queries_ready + from.stage, from.parity);
       const auto keys = static_cast<int>(shared.visible[from.stage][warp]);
       wait_for(shared.keys_ready + at.stage, at.parity);
@@ -160,6 +208,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
       __syncwarp();
       if (lane == 0) arrive(shared.queries_free + from.stage);
 
+      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.key_scales[at.stage]);
       if (keys < block_keys) hide_keys(scores, keys);
       float most[2], sum[2];
 #pragma unroll
@@ -167,10 +216,10 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
         most[half] = greatest_of_row(scores, half) * scale;
         sum[half] = cuda::row_sum(weigh_row(scores, half, scale, cuda::reference_score(most[half])));
       }
+      wait_for(shared.values_ready + at.stage, at.parity);
+      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.value_scales[at.stage]);
       std::uint32_t weights[key_steps][4];
       pack_weights<T>(scores, weights);
-
-      wait_for(shared.values_ready + at.stage, at.parity);
       float out[64];
       begin_products();
       weigh_block<T>(out, weights,
@@ -178,164 +227,57 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
       commit_products();
       finish_products<0>();
       pin(out);
-      if (first + warp < work.count)
-        store_partial<T>(chunk, work.first_pair + first + warp - first_pair, out, most, sum);
+      if (first + warp < work.count) store_partial<T>(chunk, (work.first_pair + first + warp) % room, out, most, sum);
     }
     __syncwarp();
     if (lane == 0) arrive(shared.block_free + at.stage);
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(scattered_shared::threads, 1)
+template <class T, class Stored>
+__global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
     attend_blocks(const __grid_constant__ attend_maps maps, const __grid_constant__ attend_call call,
-                  const __grid_constant__ attend_chunk chunk, attend_pass pass) {
+                  const __grid_constant__ attend_chunk chunk) {
+  using S = scattered_shared<Stored>;
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<scattered_shared*>(memory);
+  auto& shared = *reinterpret_cast<S*>(memory);
   begin_in_turn();
-  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) return;
+  if (*chunk.work_count == 0) return;
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  if (warp < 4) {
-    give_registers<scattered_shared::producer_registers>();
-    if (warp == 0) bring_blocks(call, maps, chunk, pass, shared);
-    if (warp == 1) bring_queries(call, maps, chunk, pass, shared);
-  } else {
-    take_registers<scattered_shared::consumer_registers>();
-    consume<T>(call, chunk, pass, warp / 4 - 1, shared);
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+  if (group == 0) {
+    give_registers<S::producer_registers>();
+    if (warp == 0) bring_blocks(call, maps, chunk, shared);
+    if (warp == 1) bring_queries(call, maps, chunk, shared);
+    if (warp == 2) tell_works(chunk, shared);
+  } else if (group <= S::consumers) {
+    take_registers<S::consumer_registers>();
+    consume<T>(call, chunk, group - 1, shared);
+  } else if (group == S::consumers + 1) {
+    take_registers<S::combining_registers>();
+    combine_passes<T, S::scaled ? 1 : 2>(call, chunk, shared.results[warp % 4]);
+  } else if constexpr (S::scaled) {
+    give_registers<converting_registers>();
+    widen_blocks(call, chunk, shared);
   }
 }
 
-/// A warp for each token of the heads of a group.
-constexpr int combine_warps = 4;
-
-/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t;
-/// greatest scores and sums of row `lane % 16`.
-struct token_state {
-  float out[64];
-  float most, sum;
-
-  __device__ void load(const attend_chunk& chunk, std::int64_t token) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const float4 values = __ldcs(chunk.state_out + (token * 16 + i) * 32 + lane);
-      out[i * 4] = values.x, out[i * 4 + 1] = values.y, out[i * 4 + 2] = values.z, out[i * 4 + 3] = values.w;
-    }
-    const float2 stats = chunk.state_stats[token * 16 + lane % 16];
-    most = stats.x, sum = stats.y;
-  }
-  __device__ void store(const attend_chunk& chunk, std::int64_t token) const {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 16; ++i)
-      __stcs(chunk.state_out + (token * 16 + i) * 32 + lane,
-             float4{out[i * 4], out[i * 4 + 1], out[i * 4 + 2], out[i * 4 + 3]});
-    if (lane < 16) chunk.state_stats[token * 16 + lane] = {most, sum};
-  }
-};
-
-template <class T>
-__global__ void __launch_bounds__(32 * combine_warps)
-    combine_blocks(const __grid_constant__ attend_call call, const __grid_constant__ attend_chunk chunk,
-                   attend_pass pass) {
-  __shared__ float weights_of[combine_warps][most_listed][token_heads];
-  __shared__ std::uint32_t places_of[combine_warps][most_listed];
-  begin_in_turn();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
-  auto& weights = weights_of[warp];
-  auto& places = places_of[warp];
-  const std::int64_t item =
-      pass.group * chunk.heads_of_group * chunk.tokens_of_head() + std::int64_t{blockIdx.x} * combine_warps + warp;
-  const std::int64_t head = item / chunk.tokens_of_head(), local = item % chunk.tokens_of_head();
-  if (head >= min((pass.group + 1) * chunk.heads_of_group, chunk.heads)) return;
-  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
-  const listed_token token = chunk.tokens[item];
-  const bool is_block = lane < static_cast<int>(token.count);
-  const listed_block block = is_block ? chunk.blocks[item * chunk.topk + lane] : listed_block{};
-  const unsigned lanes = __ballot_sync(~0u, is_block && block.pass == static_cast<unsigned>(pass.range));
-  const int count = __popc(lanes);
-  if (count == 0) return;
-  const bool has_earlier = __any_sync(~0u, is_block && block.pass < static_cast<unsigned>(pass.range));
-  const bool has_later = __any_sync(~0u, is_block && block.pass > static_cast<unsigned>(pass.range));
-  if (lanes >> lane & 1) places[__popc(lanes & ((1u << lane) - 1))] = block.place;
-  __syncwarp();
-
-  // A lane has a row, and every second block; the sums of both are added up in the order of blocks.
-  token_state state{};
-  state.most = -CUDART_INF_F;
-  if (has_earlier) state.load(chunk, local);
-  const int row = lane % token_heads, parity = lane / token_heads;
-  float most = state.most;
-  for (int i = parity; i < count; i += 2)
-    most = fmaxf(most, __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row).x);
-  most = fmaxf(most, __shfl_xor_sync(~0u, most, token_heads));
-  const float reference = cuda::reference_score(most);
-  for (int i = parity; i < count; i += 2) {
-    const float2 stats = __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row);
-    weights[i][row] = stats.y * cuda::exp2_approximately(stats.x - reference);
-  }
-  __syncwarp();
-  if (has_earlier) {
-    const float factor = cuda::exp2_approximately(state.most - reference);
-    state.sum *= factor;
-    const float factors[2] = {__shfl_sync(~0u, factor, g), __shfl_sync(~0u, factor, g + 8)};
-#pragma unroll
-    for (int i = 0; i < 64; ++i) state.out[i] *= factors[i / 2 % 2];
-  }
-  state.most = most;
-  for (int i = 0; i < count; ++i) state.sum += weights[i][row];
-
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    const uint4* const from = chunk.partial_out + std::int64_t{places[i]} * 8 * 32 + lane;
-    uint4 parts[8];
-#pragma unroll
-    for (int part = 0; part < 8; ++part) parts[part] = __ldcs(from + part * 32);
-    const float factors[2] = {weights[i][g], weights[i][g + 8]};
-#pragma unroll
-    for (int part = 0; part < 8; ++part) {
-      const std::uint32_t words[4] = {parts[part].x, parts[part].y, parts[part].z, parts[part].w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float2 values =
-            cuda::storage<T>::widen(reinterpret_cast<const typename cuda::storage<T>::pair&>(words[j]));
-        const int first = (part % 4 * 4 + j) * 4 + part / 4 * 2;
-        state.out[first] = __fmaf_rn(values.x, factors[part / 4], state.out[first]);
-        state.out[first + 1] = __fmaf_rn(values.y, factors[part / 4], state.out[first + 1]);
-      }
-    }
-  }
-  if (has_later) {
-    state.store(chunk, local);
-    return;
-  }
-  const float inverses[2] = {cuda::inverse_sum(__shfl_sync(~0u, state.sum, g)),
-                             cuda::inverse_sum(__shfl_sync(~0u, state.sum, g + 8))};
-  write_token<T>(call, token.row, head, state.out, inverses);
-  if (lane < call.group) write_lse(call, token.row, head, row, state.most, state.sum);
-}
-
-template <class T>
+template <class T, class Stored = T>
 void attend_as(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream) {
-  constexpr std::size_t shared = sizeof(scattered_shared);
-  cuda::allow_shared_memory(attend_blocks<T>, shared);
-  const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
-  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
-  for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
-    for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
-      launch_in_turn(attend_blocks<T>, static_cast<unsigned>(cuda::multiprocessors()), scattered_shared::threads,
-                     shared, stream, maps, call, chunk, pass);
-      launch_in_turn(combine_blocks<T>, combine_grid, 32 * combine_warps, 0, stream, call, chunk, pass);
-    }
+  using S = scattered_shared<Stored>;
+  cuda::allow_shared_memory(attend_blocks<T, Stored>, sizeof(S));
+  launch_in_turn(attend_blocks<T, Stored>, static_cast<unsigned>(cuda::multiprocessors()), S::threads, sizeof(S),
+                 stream, maps, call, chunk);
 }
 
 }  // namespace
 
 void attend_scattered_tokens(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
                              cudaStream_t stream) {
-  if (same_type(call.q_type, bf16_type))
+  if (same_type(call.keys.type, e4m3_type))
+    attend_as<__nv_bfloat16, __nv_fp8_e4m3>(call, maps, chunk, stream);
+  else if (same_type(call.q_type, bf16_type))
     attend_as<__nv_bfloat16>(call, maps, chunk, stream);
   else
     attend_as<__half>(call, maps, chunk, stream);

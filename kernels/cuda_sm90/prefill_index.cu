@@ -11,6 +11,7 @@
 #include "kernels/cuda/query_tiles.cuh"
 #include "kernels/cuda/scoring.h"
 #include "kernels/cuda_sm90/barriers.cuh"
+#include "kernels/cuda_sm90/key_scales.cuh"
 #include "kernels/cuda_sm90/prefill_index.h"
 #include "kernels/cuda_sm90/quad_list.cuh"
 #include "kernels/cuda_sm90/row_maxima.cuh"
@@ -34,13 +35,8 @@ struct sweep_call {
   index_call index;
   CUtensorMap keys;  // [pages][keys of a page][di]; of contiguous keys one page
   int tiles, tile_tokens;
-  // Each tile's keys are cut into `splits` parts, a thread block each. Where that leaves multiprocessors without work, they
-  // are `helpers`: thread blocks that take the end of the keys, one tile after the other, of several tiles.
-  int splits, helpers;
-  int items;    // parts that share the work with the helpers
-  rank* lists;  // [T][heads][parts][wanted], where keys are shared; else ids are written
-
-  __host__ __device__ int parts() const { return splits + (helpers > 0 ? 1 : 0); }
+  int parts;    // of each tile's keys, a thread block each
+  rank* lists;  // [T][heads][parts][wanted], where there are several; else ids are written
 };
 
 /// Shared memory of a thread block, and who it consists of. `panels` of 128 bytes make a key or a query; keys may have a
@@ -54,7 +50,7 @@ struct sweep_shape {
   static constexpr int stage_bytes = panels * panel_bytes;
   static constexpr int query_panel_bytes = group_rows * swizzle_row_bytes;
   static constexpr int group_bytes = panels * query_panel_bytes;
-  static constexpr int scale_bytes = scales_keys ? tile_keys * sizeof(float) : 0;
+  static constexpr int scale_bytes = scales_keys ? sizeof(key_scales) : 0;
 
   static constexpr int room = 227 * 1024 - swizzle_atom_bytes;  // but for aligning
   static constexpr int barrier_room = 256;
@@ -79,38 +75,25 @@ struct sweep_shape {
   static constexpr bool moves_registers = row_groups == 4;
 };
 
-/// What a thread block computes: one part of the keys of one tile of tokens, or of several.
-struct work_walk {
-  int tile, step, part;
+/// What a thread block computes: tokens, and a part of the keys that they see, in tiles from .. to - 1. None where all
+/// blocks are taken, whatever they score.
+struct block_work {
+  query_tile tokens;
+  int part, from = 0, to = 0;
+  int end = 0;  // behind the last key that some token sees
 
-  __device__ explicit work_walk(const sweep_call& s) {
-    const auto block = static_cast<int>(blockIdx.x);
-    if (block < s.helpers) {
-      tile = block;
-      step = s.helpers;
-      part = s.splits;
-      return;
-    }
-    // The last tokens see the most keys and come first.
-    const int item = static_cast<int>(gridDim.x) - 1 - block;
-    tile = item / s.splits;
-    step = s.tiles;
-    part = item % s.splits;
-  }
-};
-
-/// Tiles of keys, from .. to - 1, of a part. None where all blocks are taken, whatever they score.
-struct key_tiles {
-  int from = 0, to = 0;
-
-  __device__ key_tiles(const sweep_call& s, const query_tile& tokens, int part) {
+  __device__ explicit block_work(const sweep_call& s) {
     const index_call& c = s.index;
-    const int end = cuda::keys_seen(c, tokens.first_sees, tokens.tokens - 1);
-    if (tokens.tokens == 0 || cuda::wanted_blocks(c.rule) == 0 || end <= c.rule.topk * c.rule.block) return;
-    const std::int64_t all = (end + tile_keys - 1) / tile_keys;
-    const std::int64_t shared = s.helpers == 0 ? all : all * s.items / (s.items + s.helpers);
-    from = static_cast<int>(part == s.splits ? shared : shared * part / s.splits);
-    to = static_cast<int>(part == s.splits ? all : shared * (part + 1) / s.splits);
+    // The last tokens see the most keys and come first.
+    const auto item = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    tokens = cuda::tile_at(c.rows, item / s.parts, s.tile_tokens);
+    part = item % s.parts;
+    if (tokens.tokens == 0 || cuda::wanted_blocks(c.rule) == 0) return;
+    end = cuda::keys_seen(c, tokens.first_sees, tokens.tokens - 1);
+    if (end <= c.rule.topk * c.rule.block) return;
+    const std::int64_t tiles = (end + tile_keys - 1) / tile_keys;
+    from = static_cast<int>(tiles * part / s.parts);
+    to = static_cast<int>(tiles * (part + 1) / s.parts);
   }
 };
 
@@ -133,61 +116,53 @@ struct tile_place {
 
 /// One warp; its first lane starts the copies.
 template <class T, class shape>
-__device__ void copy_keys(const sweep_call& s, char* tiles, typename shape::ring& ring) {
-  const index_call& c = s.index;
+__device__ void copy_keys(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   const int lane = threadIdx.x % 32;
   ring_place<shape::stages> place;
-  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
-    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
-    const key_tiles keys(s, tokens, work.part);
-    tile_place place_of_lane;  // of the tile this many ahead
-    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
-      const int ahead = (tile - keys.from) % 32;
-      // Tables are read 32 tiles at a time, as each reading takes as long as a good part of a tile.
-      if (ahead == 0) place_of_lane = tile_place(c.keys, tokens.sequence, min(tile + lane, keys.to - 1));
-      const std::int32_t row = __shfl_sync(all_lanes, place_of_lane.row, ahead);
-      const std::int32_t page = __shfl_sync(all_lanes, place_of_lane.page, ahead);
-      if (lane != 0) continue;
-      barrier* const full = &ring.full[place.stage];
-      wait_for(&ring.empty[place.stage], place.parity ^ 1);
-      arrive_expecting(full, shape::stage_bytes);
+  tile_place place_of_lane;  // of the tile this many ahead
+  for (int tile = work.from; tile < work.to; ++tile, place.next()) {
+    const int ahead = (tile - work.from) % 32;
+    // Tables are read 32 tiles at a time, as each reading takes as long as a good part of a tile.
+    if (ahead == 0) place_of_lane = tile_place(s.index.keys, work.tokens.sequence, min(tile + lane, work.to - 1));
+    const std::int32_t row = __shfl_sync(all_lanes, place_of_lane.row, ahead);
+    const std::int32_t page = __shfl_sync(all_lanes, place_of_lane.page, ahead);
+    if (lane != 0) continue;
+    barrier* const full = &ring.full[place.stage];
+    wait_for(&ring.empty[place.stage], place.parity ^ 1);
+    arrive_expecting(full, shape::stage_bytes);
 #pragma unroll
-      for (int panel = 0; panel < shape::panels; ++panel)
-        copy_box<3>(tiles + place.stage * shape::stage_bytes + panel * shape::panel_bytes, s.keys,
-                    {static_cast<std::int32_t>(panel * swizzle_row_bytes / sizeof(T)), row, page}, full);
-    }
+    for (int panel = 0; panel < shape::panels; ++panel)
+      copy_box<3>(tiles + place.stage * shape::stage_bytes + panel * shape::panel_bytes, s.keys,
+                  {static_cast<std::int32_t>(panel * swizzle_row_bytes / sizeof(T)), row, page}, full);
   }
+}
+
+template <class shape>
+__device__ key_scales& scales_of(char* tiles, int stage) {
+  return *reinterpret_cast<key_scales*>(tiles + shape::scales + stage * shape::scale_bytes);
 }
 
 /// One of three warps, which take turns at tiles, as the way to scales through a table takes longer than a tile.
 template <class shape>
-__device__ void copy_scales(const sweep_call& s, char* tiles, typename shape::ring& ring) {
+__device__ void copy_scales(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   constexpr int warps = 3, each = tile_keys / 32;
-  const index_call& c = s.index;
+  const kernels::scales& all = s.index.keys.scale;
   const int lane = threadIdx.x % 32;
   int turn = static_cast<int>(threadIdx.x) / 32 - 1;
   ring_place<shape::stages> place;
-  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
-    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
-    const key_tiles keys(s, tokens, work.part);
-    const int end = cuda::keys_seen(c, tokens.first_sees, tokens.tokens - 1);
 #pragma unroll 1
-    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
-      if (turn-- > 0) continue;
-      turn = warps - 1;
-      const kernels::scales& all = c.keys.scale;
-      const tile_place at(c.keys, tokens.sequence, tile);
-      const float* const from = all.data + at.page * all.page_stride + (at.row + lane) * all.token_stride;
-      float scales[each];
+  for (int tile = work.from; tile < work.to; ++tile, place.next()) {
+    if (turn-- > 0) continue;
+    turn = warps - 1;
+    const tile_place at(s.index.keys, work.tokens.sequence, tile);
+    const float* const from = all.data + at.page * all.page_stride + (at.row + lane) * all.token_stride;
+    float scales[each];
 #pragma unroll
-      for (int i = 0; i < each; ++i)
-        scales[i] = tile * tile_keys + 32 * i + lane < end ? from[32 * i * all.token_stride] : 0;
-      wait_for(&ring.empty[place.stage], place.parity ^ 1);
-      auto* const to = reinterpret_cast<float*>(tiles + shape::scales + place.stage * shape::scale_bytes);
-#pragma unroll
-      for (int i = 0; i < each; ++i) to[32 * i + lane] = scales[i];
-      arrive(&ring.full[place.stage]);
-    }
+    for (int i = 0; i < each; ++i)
+      scales[i] = tile * tile_keys + 32 * i + lane < work.end ? from[32 * i * all.token_stride] : 0;
+    wait_for(&ring.empty[place.stage], place.parity ^ 1);
+    scales_of<shape>(tiles, place.stage).fill(scales);
+    arrive(&ring.full[place.stage]);
   }
 }
 
@@ -230,9 +205,9 @@ __device__ void copy_queries(const index_call& c, const query_tile& tokens, int 
   }
 }
 
-/// products [64][128] = queries of the group times keys of the tile, transposed.
+/// products [64][128] = queries of the group times keys of the tile, transposed. They are there after finish_products.
 template <class T, class shape>
-__device__ void multiply_tile(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
+__device__ void start_products(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
   begin_products();
 #pragma unroll
   for (int panel = 0; panel < shape::panels; ++panel)
@@ -241,8 +216,6 @@ __device__ void multiply_tile(float (&products)[product_values], std::uint64_t q
       multiply<T, tile_keys>(products, queries + panel * (shape::query_panel_bytes >> 4) + step * k_major_step,
                              keys + panel * (shape::panel_bytes >> 4) + step * k_major_step, panel + step > 0);
   commit_products();
-  finish_products<0>();
-  pin(products);
 }
 
 /// What a row sees: keys, and how many blocks from rule.initial on are taken by rank.
@@ -268,7 +241,7 @@ __device__ void write_lists(const sweep_call& s, const query_tile& tokens, int f
     const int row = first + 8 * half + lane / 4;
     if (row / c.heads >= tokens.tokens) continue;
     const std::int64_t place = (tokens.first_row + row / c.heads) * c.heads + row % c.heads;
-    rank* const to = s.lists + (place * s.parts() + part) * wanted;
+    rank* const to = s.lists + (place * s.parts + part) * wanted;
 #pragma unroll
     for (int i = 0; i < quad_list::each; ++i) {
       const int at = lane % 4 * quad_list::each + i - (quad_list::places - wanted);
@@ -296,67 +269,78 @@ __device__ void write_selected(const index_call& c, const query_tile& tokens, in
 
 /// One of the warpgroups that multiply.
 template <class T, class shape>
-__device__ void sweep_tiles(const sweep_call& s, char* tiles, typename shape::ring& ring) {
+__device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   const index_call& c = s.index;
-  const int group = threadIdx.x / group_threads - 1, lane = threadIdx.x % 32;
+  // As what all lanes have in common, so that addresses and descriptors are too.
+  const int group = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / group_threads, 0) - 1;
+  const int lane = threadIdx.x % 32;
   const int first_row = group * group_rows + threadIdx.x % group_threads / 32 * 16;  // of the warp
   char* const queries = tiles + shape::queries + group * shape::group_bytes;
   const std::uint64_t query_descriptor = k_major_descriptor(cuda::shared_address(queries));
   const std::uint32_t tiles_at = cuda::shared_address(tiles);
-  ring_place<shape::stages> place;
-  for (work_walk work(s); work.tile < s.tiles; work.tile += work.step) {
-    const query_tile tokens = cuda::tile_at(c.rows, work.tile, s.tile_tokens);
-    if (tokens.tokens == 0) continue;
-    const key_tiles keys(s, tokens, work.part);
-    meet(1 + group, group_threads);  // for the products of the other warps with the queries before
-    copy_queries<T, shape>(c, tokens, group * group_rows, queries);
-    fence_for_async();
-    meet(1 + group, group_threads);
+  const query_tile& tokens = work.tokens;
+  if (tokens.tokens == 0) return;
+  copy_queries<T, shape>(c, tokens, group * group_rows, queries);
+  fence_for_async();
+  meet(1 + group, group_threads);
 
-    const row_view rows[2] = {row_view(c, tokens, first_row + lane / 4), row_view(c, tokens, first_row + 8 + lane / 4)};
-    float factors[2];
+  const row_view rows[2] = {row_view(c, tokens, first_row + lane / 4), row_view(c, tokens, first_row + 8 + lane / 4)};
+  float factors[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = first_row + 8 * half + lane / 4;
-      // One number for all rows without scales, so the compiler need not keep two.
-      factors[half] = fabsf(sizeof(T) == 2 || row / c.heads >= tokens.tokens
-                                ? c.scale
-                                : row_factor<T, shape>(c, tokens.first_row + row / c.heads, row % c.heads));
-    }
-    const int all_see = cuda::keys_seen(c, tokens.first_sees, 0);
-    quad_list best[2] = {quad_list(cuda::wanted_blocks(c.rule)), quad_list(cuda::wanted_blocks(c.rule))};
-    for (int tile = keys.from; tile < keys.to; ++tile, place.next()) {
-      wait_for(&ring.full[place.stage], place.parity);
-      float products[product_values];
-      multiply_tile<T, shape>(products, query_descriptor,
-                              k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
-      if constexpr (shape::scales_keys) {
-        scale_columns(products,
-                      reinterpret_cast<const float*>(tiles + shape::scales + place.stage * shape::scale_bytes));
-        __syncwarp();  // all lanes have read
-      }
-      if (lane == 0) arrive(&ring.empty[place.stage]);
-      if ((tile + 1) * tile_keys > all_see)
-        hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
-      float scores[2];
-      row_maxima(products, scores);
-      bool taken[2];
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + 8 * half + lane / 4;
+    // One number for all rows without scales, so the compiler need not keep two.
+    factors[half] = fabsf(sizeof(T) == 2 || row / c.heads >= tokens.tokens
+                              ? c.scale
+                              : row_factor<T, shape>(c, tokens.first_row + row / c.heads, row % c.heads));
+  }
+  const int all_see = cuda::keys_seen(c, tokens.first_sees, 0);
+  quad_list best[2] = {quad_list(cuda::wanted_blocks(c.rule)), quad_list(cuda::wanted_blocks(c.rule))};
+  ring_place<shape::stages> place;
+  for (int tile = work.from; tile < work.to; ++tile, place.next()) {
+    wait_for(&ring.full[place.stage], place.parity);
+    float products[product_values];
+    start_products<T, shape>(products, query_descriptor,
+                             k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
+    key_scales::limits limits;
+    if constexpr (shape::scales_keys) limits = scales_of<shape>(tiles, place.stage).load_limits();
+    finish_products<0>();
+    pin(products);
+
+    const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
+    float scores[2];
+    bool taken[2];
+    const auto any_is_taken = [&] {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         scores[half] *= factors[half];
         const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
         taken[half] = ranked && best[half].takes(scores[half]);
       }
-      if (__any_sync(all_lanes, taken[0] || taken[1]))
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
+      return __any_sync(all_lanes, taken[0] || taken[1]) != 0;
+    };
+    bool can_be_taken = true;
+    if constexpr (shape::scales_keys) {
+      if (is_seen) {
+        key_scales::row_bounds(products, limits, scores);
+        can_be_taken = any_is_taken();
+      }
+      if (can_be_taken) scales_of<shape>(tiles, place.stage).multiply(products);
+      __syncwarp();  // all lanes have read
     }
-    if (s.lists != nullptr)
-      write_lists(s, tokens, first_row, work.part, best);
-    else
-      write_selected(c, tokens, first_row, best);
+    if (lane == 0) arrive(&ring.empty[place.stage]);
+    if (!can_be_taken) continue;
+    if (!is_seen) hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
+    row_maxima(products, scores);
+    if (any_is_taken())
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
   }
+  if (s.lists != nullptr)
+    write_lists(s, tokens, first_row, work.part, best);
+  else
+    write_selected(c, tokens, first_row, best);
 }
 
 template <class T, class shape>
@@ -374,22 +358,23 @@ __global__ void __launch_bounds__(shape::threads, 1) sweep(const __grid_constant
     prefetch_map(s.keys);
   }
   __syncthreads();
+  const block_work work(s);
   if (threadIdx.x < group_threads) {
     if constexpr (shape::moves_registers) give_registers<copier_registers>();
     if (threadIdx.x < 32)
-      copy_keys<T, shape>(s, tiles, ring);
+      copy_keys<T, shape>(s, work, tiles, ring);
     else if constexpr (shape::scales_keys)
-      copy_scales<shape>(s, tiles, ring);
+      copy_scales<shape>(s, work, tiles, ring);
   } else {
     if constexpr (shape::moves_registers) take_registers<multiplier_registers>();
-    sweep_tiles<T, shape>(s, tiles, ring);
+    sweep_tiles<T, shape>(s, work, tiles, ring);
   }
 }
 
 template <class T, class shape>
 void launch(const sweep_call& s, cudaStream_t stream) {
   cuda::allow_shared_memory(sweep<T, shape>, shape::bytes);
-  sweep<T, shape><<<static_cast<unsigned>(s.helpers + s.tiles * s.splits), shape::threads, shape::bytes, stream>>>(s);
+  sweep<T, shape><<<static_cast<unsigned>(s.tiles * s.parts), shape::threads, shape::bytes, stream>>>(s);
 }
 
 template <class T>
@@ -410,9 +395,7 @@ void launch_shape_e4m3(const sweep_call& s, int groups, bool has_key_scales, cud
 
 /// How a run is cut up, by what the problem says of it.
 struct sweep_plan {
-  int groups, tile_tokens, splits, helpers, items;
-
-  int parts() const { return splits + (helpers > 0 ? 1 : 0); }
+  int groups, tile_tokens, parts;
 };
 
 double list_bytes(const msabench_problem& p) {
@@ -440,24 +423,21 @@ sweep_plan plan_sweep(const msabench_problem& p) {
   // The fewest parts that leave no more than a tenth of the multiprocessors without work. Where tokens differ much in what
   // they see, more of them even that out.
   const bool uneven = 2 * p.max_q_len > p.max_kv_len;
-  const auto is_enough = [&](std::int64_t splits) {
-    const std::int64_t items = tiles * splits, waves = ceil_div(items, processors);
+  const auto is_enough = [&](std::int64_t parts) {
+    const std::int64_t items = tiles * parts, waves = ceil_div(items, processors);
     return items * 10 >= waves * processors * 9 && (!uneven || waves >= 4);
   };
-  std::int64_t splits = 1;
-  while (splits < most && !is_enough(splits)) ++splits;
-  plan.splits = static_cast<int>(splits);
-  plan.items = static_cast<int>(tiles * splits);
-  if (!uneven && plan.items < processors && splits < most) plan.helpers = static_cast<int>(processors - plan.items);
+  std::int64_t parts = 1;
+  while (parts < most && !is_enough(parts)) ++parts;
+  plan.parts = static_cast<int>(parts);
   return plan;
 }
 
 }  // namespace
 
 bool takes_prefill_index(const msabench_problem& p) {
-  // What msa declares of its products holds for attention too, which multiplies more precisely than those of e4m3.
   const bool is_e4m3 = same_type(p.q_idx, e4m3_type);
-  const bool indexes = p.op == MSABENCH_OP_INDEX || (p.op == MSABENCH_OP_MSA && !is_e4m3);
+  const bool indexes = p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
   const int wanted = p.topk - p.local_blocks - p.init_blocks;
   constexpr std::int64_t most_keys = 1 << 30;
   // A piece of a query in e4m3 is 16 dims.
@@ -468,7 +448,7 @@ bool takes_prefill_index(const msabench_problem& p) {
 
 double prefill_index_scratch_bytes(const msabench_problem& p) {
   const sweep_plan plan = plan_sweep(p);
-  return plan.parts() == 1 ? 0 : plan.parts() * list_bytes(p);
+  return plan.parts == 1 ? 0 : plan.parts * list_bytes(p);
 }
 
 void prefill_index(const index_call& call, const run_context& context) {
@@ -480,10 +460,8 @@ void prefill_index(const index_call& call, const run_context& context) {
   // Sequences begin tiles of their own, so at worst each leaves one empty.
   s.tiles = static_cast<int>(call.rows.row_bound / plan.tile_tokens + call.rows.batch);
   s.tile_tokens = plan.tile_tokens;
-  s.splits = plan.splits;
-  s.helpers = plan.helpers;
-  s.items = plan.items;
-  s.lists = plan.parts() > 1 ? static_cast<rank*>(context.scratch) : nullptr;
+  s.parts = plan.parts;
+  s.lists = plan.parts > 1 ? static_cast<rank*>(context.scratch) : nullptr;
   const kernels::cache& keys = call.keys;
   const bool paged = keys.block_table != nullptr, empty = keys.extent == 0;
   const std::int64_t bytes = kernels::bytes_of(keys.type),
@@ -503,7 +481,7 @@ void prefill_index(const index_call& call, const run_context& context) {
     launch_shape_e4m3(s, plan.groups, keys.scale.data != nullptr && keys.scale.token_stride != 0, stream);
   else
     launch_shape<__half>(s, plan.groups, panels, stream);
-  if (s.lists != nullptr) cuda::merge_lists(call, s.lists, plan.parts(), stream);
+  if (s.lists != nullptr) cuda::merge_lists(call, s.lists, plan.parts, stream);
   if (call.lse != nullptr) cuda::log_sums_of_selected(call, stream);
 }
 

@@ -13,21 +13,6 @@ namespace msabench::cuda_sm90 {
 constexpr int product_columns = 128;
 constexpr int product_values = product_columns / 2;  ///< of a thread: of rows g and g + 8, columns 8n + 2t, 8n + 2t + 1
 
-/// Each column times its factor, of 128 in shared memory.
-__device__ inline void scale_columns(float (&products)[product_values], const float* factors) {
-  const auto* const pairs = reinterpret_cast<const float2*>(factors) + threadIdx.x % 4;
-#pragma unroll
-  for (int n = 0; n < product_columns / 8; ++n) {
-    const float2 pair = pairs[4 * n];
-    products[4 * n] *= pair.x;
-    products[4 * n + 1] *= pair.y;
-    products[4 * n + 2] *= pair.x;
-    products[4 * n + 3] *= pair.y;
-    // Or all factors are read first, into registers that are not there.
-    if (n % 4 == 3) asm volatile("" ::: "memory");
-  }
-}
-
 /// Products of columns that a row does not see become -infinity; rows g and g + 8 see the first seen[0] and seen[1].
 __device__ inline void hide_unseen(float (&products)[product_values], const int (&seen)[2]) {
   const int column = threadIdx.x % 4 * 2;

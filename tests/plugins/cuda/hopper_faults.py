@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the kernels of plugin `cuda_sm90`; read by kernel_faults.py."""
+
+# name: (source in kernels/, text that must be there exactly once, what replaces it, cases)
+FAULTS = {
+    # Keys are multiplied before they have come.
+    "wide_unawaited_copy": (
+        "cuda_sm90/wide_attention.cu",
+        "      wait_for(shared.keys_ready + keys_at.stage, keys_at.parity);\n      wait_for(shared.values_ready",
+        "      wait_for(shared.values_ready", "dense/*"),
+    # Values past a sequence's end meet weights of 0, and may be NaN.
+    "wide_past_length": ("cuda_sm90/wide_attention.cu", "if (key + S::tile_keys > work.tile.length)", "if (key > work.tile.length)", "dense/*"),
+    # A token sees the key behind its own.
+    "wide_later_key": ("cuda_sm90/wide_attention.cu", ">= limits[i / 2 % 2]", "> limits[i / 2 % 2]", "dense/*"),
+    # Every sequence reads the first one's pages.
+    "wide_first_pages": (
+        "cuda_sm90/wide_attention.cu", "from.block_table[tile.sequence * from.table_stride + key / page_size]", "from.block_table[key / page_size]",
+        "dense/*"),
+    # Sums of another greatest score are added up as they are.
+    "wide_stale_sums": ("cuda_sm90/wide_attention.cu", "out[j] *= factors[j / 2 % 2]", "out[j] *= 1", "dense/*"),
+    # dS is multiplied while the other warpgroup writes it.
+    "blocks_race": (
+        "cuda_sm90/block_gradients.cu", "      fence_for_async();\n      meet(multipliers_meet, multipliers);\n      const std::uint64_t rows_by_keys",
+        "      fence_for_async();\n      const std::uint64_t rows_by_keys", "*_backward/*"),
+    # dq of the last rows that read a block is left out.
+    "blocks_missed_tail": (
+        "cuda_sm90/block_gradients.cu", "store_dq(at, dq, dq_at, (task.tokens - first) * c.group)",
+        "store_dq(at, dq, dq_at, (task.tokens - first) / step_tokens * step_rows)", "*_backward/*"),
+    # Keys behind a token's own are weighed.
+    "blocks_past_diagonal": ("cuda_sm90/block_gradients.cu", "at.row(i / 2) < hidden ? weight : 0", "weight", "*_backward/*"),
+    # Of the pieces of a long list of readers the last is left out.
+    "blocks_lost_piece": ("cuda_sm90/block_gradients.cu", "piece < pieces; ++piece", "piece < pieces - 1; ++piece", "*_backward/*"),
+    # Keys are multiplied before they have come.
+    "prefill_index_unawaited_copy": (
+        "cuda_sm90/prefill_index.cu", "    wait_for(&ring.full[place.stage], place.parity);\n    float products", "    float products", "index/*"),
+    # A row sees the key behind its last one.
+    "prefill_index_later_key": ("cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", ">= seen[i / 2]", "> seen[i / 2]", "index/*"),
+    # Negative maxima stay in the order of integers, which is that of their sizes.
+    "prefill_index_negative": (
+        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "most[0] > infinity || most[1] > infinity", "false", "index/*"),
+    # Of the parts of a row's keys the last is left out.
+    "prefill_index_lost_part": (
+        "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
+        "index/*"),
+}
