@@ -96,8 +96,8 @@ TEST_F(cuda_sm90_training, keeps_what_fits_beside_a_batch) {
   constexpr std::uint64_t gibibyte = 1 << 30;
   for (const std::int64_t tokens : {4096, 16384, 65536}) {
     SCOPED_TRACE(tokens);
-    EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_ATTEND_BACKWARD, tokens)), 5 * gibibyte);
-    EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_DENSE_BACKWARD, tokens)), 5 * gibibyte);
+    EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_ATTEND_BACKWARD, tokens)), 3 * gibibyte);
+    EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_DENSE_BACKWARD, tokens)), 3 * gibibyte);
     EXPECT_LE(workspace_bytes(m3(MSABENCH_OP_KL, tokens)), gibibyte);
     EXPECT_LE(workspace_bytes(warm(m3(MSABENCH_OP_KL, tokens))), gibibyte);
   }
