@@ -17,8 +17,25 @@ namespace {
 
 using cuda::ceil_div;
 
+/// Bytes that sums of tokens may take. Tests make it small, so that small problems go in chunks.
+#ifndef MSABENCH_ATTEND_SUM_BYTES
+#define MSABENCH_ATTEND_SUM_BYTES 224'000'000
+#endif
+constexpr std::int64_t most_sum_bytes = MSABENCH_ATTEND_SUM_BYTES;
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
+
+std::int64_t sum_bytes(const msabench_problem& p) {
+  return same_type(p.q, bf16_type) ? sizeof(token_sums<__nv_bfloat16>) : sizeof(token_sums<__half>);
+}
+
+/// Whole tiles, and chunks of about the same size.
+std::int64_t chunk_tokens(const msabench_problem& p) {
+  const std::int64_t fitting = most_sum_bytes / (p.hkv * sum_bytes(p)) / tile_tokens * tile_tokens;
+  const std::int64_t most = std::clamp<std::int64_t>(fitting, tile_tokens, most_tokens);
+  const std::int64_t all = std::max<std::int64_t>(p.total_q, 1), chunks = ceil_div(all, most);
+  return ceil_div(ceil_div(all, chunks), tile_tokens) * tile_tokens;
+}
 
 constexpr unsigned all_lanes = ~0u;
 
@@ -224,7 +241,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.heads = p.hkv;
   chunk.topk = p.topk;
   const std::int64_t all_tiles = std::max<std::int64_t>(1, cuda::token_tile_bound(p.total_q, p.batch, tile_tokens));
-  const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
+  const std::int64_t tokens = chunk_tokens(p);
   chunk.tiles = p.total_q <= tokens ? all_tiles : ceil_div(tokens, tile_tokens);
   chunk.all_pairs = p.hkv * tokens * p.topk;
   chunk.all_works = chunk.all_pairs / work_tokens + std::min(chunk.all_pairs, p.hkv * chunk.blocks_of_head());
@@ -249,7 +266,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.works = cutter.take<block_work>(static_cast<double>(chunk.all_works));
   chunk.shared_tiles = cutter.take<shared_tile>(shared);
   chunk.shared_blocks = cutter.take<shared_block>(shared * static_cast<double>(chunk.blocks_of_tile));
-  chunk.sums = cutter.take<token_sums>(listed);
+  chunk.sums = cutter.take<char>(listed * static_cast<double>(sum_bytes(p)));
   bytes = cutter.bytes();
   return chunk;
 }

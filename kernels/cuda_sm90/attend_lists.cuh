@@ -5,9 +5,12 @@
 // Where in a list something stands is another place in every run; no result depends on it.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <msabench/plugin.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/attention_keys.cuh"
 
@@ -67,10 +70,13 @@ struct alignas(8) shared_block {
   std::uint32_t block, readers;
 };
 
-/// What a token has of its blocks so far, as the lanes of a warp have it: weighted values over the sum of weights, times
-/// a power of two for each row, in fp16.
+/// What a token has of its blocks so far, as the lanes of a warp have it: weighted values over the sum of weights. Those
+/// of bf16 are in fp16, times a power of two for each row; those of fp16 in fp32.
+template <class T>
 struct token_sums {
-  uint4 out[8][32];
+  static constexpr bool halves = std::is_same_v<T, __nv_bfloat16>;
+  static constexpr int parts = halves ? 4 : 8;  ///< of a lane, for each of its two rows
+  uint4 out[2][parts][32];
   float4 rows[16];  ///< greatest score, sum of weights, and what `out` is multiplied by
 };
 
@@ -97,7 +103,7 @@ struct attend_chunk {
   block_work* works;            ///< [all_works]
   shared_tile* shared_tiles;    ///< [heads * tiles]
   shared_block* shared_blocks;  ///< [heads * tiles][blocks_of_tile]
-  token_sums* sums;             ///< [heads][tiles * 8]
+  void* sums;                   ///< [heads][tiles * 8] token_sums
 
   __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }

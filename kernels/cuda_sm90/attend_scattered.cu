@@ -145,6 +145,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
                         scattered_shared<Stored>& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
+  auto* const sums = static_cast<token_sums<T>*>(chunk.sums);
   query_ring<Stored> from;
   for (block_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
@@ -190,14 +191,14 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, int 
       if (!there) continue;
       if (rank > 0) {
         wait_for_blocks(chunk.added + pair.item, rank);
-        earlier_sums earlier;
-        earlier.load(chunk.sums[pair.item]);
+        earlier_sums<T> earlier;
+        earlier.load(sums[pair.item]);
         add_earlier(out, most, sum, earlier);
       } else {
         divide(out, sum);
       }
       if ((pair.rank & token_pair::last_of_token) == 0) {
-        store_sums(chunk.sums[pair.item], out, most, sum);
+        store_sums(sums[pair.item], out, most, sum);
         tell_blocks(chunk.added + pair.item, rank + 1);
       } else {
         write_token<T>(call, pair.row, work.head, out, {1, 1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a token has of its blocks, added up by whoever has computed the next one: in ascending order of blocks, whichever
-// thread blocks these are computed by. Between two blocks it waits in memory, 16 bits a value, all rows being as large as
-// fp16 allows. A token's blocks are begun in their order, and whoever waits, waits for blocks that were begun before.
+// thread blocks these are computed by. Between two blocks it waits in memory. A token's blocks are begun in their order,
+// and whoever waits, waits for blocks that were begun before.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -14,7 +14,8 @@
 
 namespace msabench::cuda_sm90 {
 
-/// What is stored as x * multiplier is about 2^14 at its greatest; and the way back. Both are powers of two.
+/// Makes the most of fp16: what is stored as x * multiplier is about 2^14 at its greatest. And the way back. Both are
+/// powers of two.
 struct row_scale {
   float multiplier, factor;
 
@@ -42,23 +43,40 @@ __device__ inline void tell_blocks(std::uint32_t* added, std::uint32_t blocks) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(added), "r"(blocks) : "memory");
 }
 
-/// The sums of a token, without its last block.
+/// The sums of a token of the blocks before this one.
+template <class T>
 struct earlier_sums {
-  uint4 out[8];
+  using sums = token_sums<T>;
+  uint4 out[2][sums::parts];
   float4 rows[2];
 
-  __device__ void load(const token_sums& from) {
+  __device__ void load(const sums& from) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int part = 0; part < 8; ++part) out[part] = __ldcg(&from.out[part][lane]);
+    for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) rows[half] = __ldcg(&from.rows[half * 8 + lane / 4]);
+      for (int part = 0; part < sums::parts; ++part) out[half][part] = __ldcg(&from.out[half][part][lane]);
+      rows[half] = __ldcg(&from.rows[half * 8 + lane / 4]);
+    }
+  }
+  /// Pair n of a row.
+  __device__ float2 values(int half, int n) const {
+    if constexpr (sums::halves) {
+      const uint4& four = out[half][n / 4];
+      const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
+      return __half22float2(reinterpret_cast<const __half2&>(words[n % 4]));
+    } else {
+      const uint4& four = out[half][n / 2];
+      return n % 2 == 0 ? float2{__uint_as_float(four.x), __uint_as_float(four.y)}
+                        : float2{__uint_as_float(four.z), __uint_as_float(four.w)};
+    }
   }
 };
 
 /// Adds to weighted values of a block, whose weights have `most` as their greatest score and `sum`, those of the blocks
 /// before. Values come out divided by the sum of all weights.
-__device__ inline void add_earlier(float (&out)[64], float (&most)[2], float (&sum)[2], const earlier_sums& earlier) {
+template <class T>
+__device__ void add_earlier(float (&out)[64], float (&most)[2], float (&sum)[2], const earlier_sums<T>& earlier) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float4 before = earlier.rows[half];
@@ -70,16 +88,11 @@ __device__ inline void add_earlier(float (&out)[64], float (&most)[2], float (&s
     const float inverse = cuda::inverse_sum(sum[half]);
     const float new_part = factor * inverse, old_part = old_sum * inverse * before.z;
 #pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      const uint4 four = earlier.out[half * 4 + part];
-      const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 old = __half22float2(reinterpret_cast<const __half2&>(words[i]));
-        const int first = (part * 4 + i) * 4 + half * 2;
-        out[first] = __fmaf_rn(out[first], new_part, old.x * old_part);
-        out[first + 1] = __fmaf_rn(out[first + 1], new_part, old.y * old_part);
-      }
+    for (int n = 0; n < 16; ++n) {
+      const float2 old = earlier.values(half, n);
+      const int first = n * 4 + half * 2;
+      out[first] = __fmaf_rn(out[first], new_part, old.x * old_part);
+      out[first + 1] = __fmaf_rn(out[first + 1], new_part, old.y * old_part);
     }
   }
 }
@@ -91,27 +104,38 @@ __device__ inline void divide(float (&out)[64], const float (&sum)[2]) {
   for (int i = 0; i < 64; ++i) out[i] *= inverses[i / 2 % 2];
 }
 
-__device__ inline void store_sums(token_sums& to, const float (&out)[64], const float (&most)[2],
-                                  const float (&sum)[2]) {
+template <class T>
+__device__ void store_sums(token_sums<T>& to, const float (&out)[64], const float (&most)[2], const float (&sum)[2]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float greatest = 0;
+    float factor = 1;
+    if constexpr (token_sums<T>::halves) {
+      float greatest = 0;
 #pragma unroll
-    for (int n = 0; n < 16; ++n)
-      greatest = fmaxf(greatest, fmaxf(fabsf(out[n * 4 + half * 2]), fabsf(out[n * 4 + half * 2 + 1])));
-    const row_scale scale(cuda::row_maximum(greatest));
+      for (int n = 0; n < 16; ++n)
+        greatest = fmaxf(greatest, fmaxf(fabsf(out[n * 4 + half * 2]), fabsf(out[n * 4 + half * 2 + 1])));
+      const row_scale scale(cuda::row_maximum(greatest));
+      factor = scale.factor;
 #pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      std::uint32_t words[4];
+      for (int part = 0; part < 4; ++part) {
+        std::uint32_t words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int first = (part * 4 + i) * 4 + half * 2;
-        words[i] = cuda::storage<__half>::pack(out[first] * scale.multiplier, out[first + 1] * scale.multiplier);
+        for (int i = 0; i < 4; ++i) {
+          const int first = (part * 4 + i) * 4 + half * 2;
+          words[i] = cuda::storage<__half>::pack(out[first] * scale.multiplier, out[first + 1] * scale.multiplier);
+        }
+        __stcg(&to.out[half][part][lane], uint4{words[0], words[1], words[2], words[3]});
       }
-      __stcg(&to.out[half * 4 + part][lane], uint4{words[0], words[1], words[2], words[3]});
+    } else {
+#pragma unroll
+      for (int part = 0; part < 8; ++part) {
+        const int first = part * 8 + half * 2;
+        __stcg(&to.out[half][part][lane], uint4{__float_as_uint(out[first]), __float_as_uint(out[first + 1]),
+                                                __float_as_uint(out[first + 4]), __float_as_uint(out[first + 5])});
+      }
     }
-    if (lane % 4 == 0) __stcg(&to.rows[half * 8 + lane / 4], float4{most[half], sum[half], scale.factor, 0});
+    if (lane % 4 == 0) __stcg(&to.rows[half * 8 + lane / 4], float4{most[half], sum[half], factor, 0});
   }
 }
 
