@@ -20,11 +20,11 @@ void bench_timed(bool report) {
     unsigned long long spent[10], end[3];
     must(cudaMemcpyFromSymbol(spent, bench_spent, sizeof spent), "spent");
     must(cudaMemcpyFromSymbol(end, bench_end, sizeof end), "end");
-    const char* names[10] = {"queries", "keys", "values", "work", "consumers", "blocks before", "add", "store", "tell", ""};
-    const double warps[10] = {12, 12, 12, 14, 12, 12, 12, 12, 12, 1};
+    const char* names[10] = {"no room", "queries", "keys", "values", "consumers", "combiners", "pass not done", "ring full", "ring empty", "tell"};
+    const double warps[10] = {1, 8, 8, 8, 8, 4, 1, 1, 4, 4};
     std::printf("  kcycles a warp:");
-    for (int i = 0; i < 9; ++i) std::printf(" %s %.0f", names[i], static_cast<double>(spent[i]) / 132 / warps[i] / 1e3);
-    std::printf("; consumers end at %.1f us\n", (end[0] - end[2]) / 1e3);
+    for (int i = 0; i < 10; ++i) std::printf(" %s %.0f", names[i], static_cast<double>(spent[i]) / 132 / warps[i] / 1e3);
+    std::printf("; consumers end at %.1f us, combiners at %.1f us\n", (end[0] - end[2]) / 1e3, (end[1] - end[2]) / 1e3);
   }
   unsigned long long zeros[10] = {}, ends[3] = {0, 0, ~0ull};
   must(cudaMemcpyToSymbol(bench_spent, zeros, sizeof zeros), "spent");
