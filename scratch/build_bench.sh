@@ -18,7 +18,8 @@ variant() {  # name source
 }
 variant plain $kernel
 variant cluster2 scratch/prefill_index_cluster.cu
-
+sed 's/plan.helpers = static_cast<int>(processors - plan.items)/plan.helpers = 0/' $kernel > $out/no_helpers.cu
+variant no_helpers $out/no_helpers.cu
 sed 's/std::min(8, (room/std::min(3, (room/' $kernel > $out/stages3.cu
 variant stages3 $out/stages3.cu
 python3 scratch/ordered.py $kernel $out/ordered.cu
