@@ -18,15 +18,10 @@ variant() {  # name host blocks
   echo "VARIANT($1)" >> $out/variants.inc
 }
 variant plain $host $blocks
-sed 's/{1} << 19/{1} << 20/' $host > $out/chunk20.cu
-variant chunk20 $out/chunk20.cu $blocks
-sed 's/__stcs(reinterpret_cast<float2\*>(line + at.column(n)),/*reinterpret_cast<float2*>(line + at.column(n)) = (/' $blocks > $out/cached.cu
-! cmp -s $blocks $out/cached.cu
-variant cached $host $out/cached.cu
-# What storing dq of readings costs: its dq is WRONG, of course.
-sed 's/^      store_dq(at, dq/      if (r.chunk < 0) store_dq(at, dq/' $blocks > $out/unstored_dq_wrong.cu
-! cmp -s $blocks $out/unstored_dq_wrong.cu
-variant unstored_dq_wrong $host $out/unstored_dq_wrong.cu
+for bits in 17 18; do
+  sed "s/{1} << 19/{1} << $bits/" $host > $out/chunk$bits.cu
+  variant chunk$bits $out/chunk$bits.cu $blocks
+done
 for f in attend_backward query_gradients key_gradients readers; do
   [ -e $out/portable.$f.o ] || nvcc $flags $wgmma -c kernels/cuda/$f.cu -o $out/portable.$f.o
 done

@@ -13,6 +13,7 @@
 #include "kernels/cuda_sm90/backward_run.cuh"
 #include "kernels/cuda_sm90/operators.h"
 #include "kernels/cuda_sm90/tensor_map.h"
+#include "kernels/cuda_sm90/training_chunks.h"
 
 namespace msabench::cuda_sm90 {
 namespace {
@@ -28,20 +29,16 @@ std::int64_t readings_of_token(const msabench_problem& p) {
   return p.hkv * std::max<std::int64_t>(1, std::min<std::int64_t>(p.topk, max_blocks(p)));
 }
 
-/// Tokens that are done at a time.
-std::int64_t chunk_of(const msabench_problem& p) {
-  constexpr std::int64_t kept_readings = std::int64_t{1} << 19;  // of 8 KiB, with 16 heads each
-  return std::clamp<std::int64_t>(kept_readings / std::max<std::int64_t>(1, readings_of_token(p)), 1,
-                                  std::max<std::int64_t>(1, p.total_q));
+training_chunks chunks_of(const msabench_problem& p) {
+  constexpr std::int64_t kept_readings = std::int64_t{1} << 18;  // of 8 KiB, with 16 heads each
+  return {p.total_q, kept_readings, readings_of_token(p)};
 }
 
 bool takes_backward(const msabench_problem& p) {
   const std::int32_t group = p.hkv > 0 ? p.hq / p.hkv : 0;
   const bool fits = is_attention_backward(p.op) && block_size(p) == block_keys && p.d == head_columns &&
                     (group == 4 || group == 8 || group == 16);
-  // Chunks of fewer tokens would spend their time between kernels.
-  constexpr std::int64_t least_chunk = 128;
-  return fits && (chunk_of(p) >= least_chunk || chunk_of(p) >= p.total_q);
+  return fits && chunks_of(p).worthwhile();
 }
 
 /// dq of the tokens of a chunk: a thread block for each (token, KV head), slot after slot of its ids, or block after block.
@@ -87,7 +84,7 @@ __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constan
 backward_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
   constexpr std::int64_t least_piece = 512;  // short enough for multiprocessors to end together
   backward_run r{};
-  r.chunk = chunk_of(p);
+  r.chunk = chunks_of(p).tokens();
   r.parts.sums = memory.take<cuda::row_sums>(static_cast<double>(p.total_q) * p.hq);
   cuda::block_readers& readers = r.parts.readers;
   readers = cuda::block_readers::cut(memory, p, block_keys, r.chunk, least_piece);

@@ -5,12 +5,11 @@
 #include <cuda.h>
 
 #include "kernels/cuda/backward.cuh"
+#include "kernels/cuda_sm90/block_tiles.cuh"
 
 namespace msabench::cuda_sm90 {
 
 using namespace msabench::kernels;
-
-inline constexpr int block_keys = 128, head_columns = 128;
 
 /// The batch is taken in chunks of tokens, so that what is kept of readings fits the scratch. A reading is a (token, KV
 /// head) and a block that it reads. Its place is that of the token in block_readers::tokens; where all keys are read, a

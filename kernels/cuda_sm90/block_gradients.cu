@@ -9,9 +9,7 @@
 // go out.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/backward_run.cuh"
-#include "kernels/cuda_sm90/barriers.cuh"
-#include "kernels/cuda_sm90/shared_layout.h"
-#include "kernels/cuda_sm90/wgmma.cuh"
+#include "kernels/cuda_sm90/block_tiles.cuh"
 
 namespace msabench::cuda_sm90 {
 namespace {
@@ -19,37 +17,26 @@ namespace {
 using cuda::piece_sums;
 using cuda::reading;
 using cuda::row_sums;
-using cuda::storage;
 
-constexpr int group_threads = 128, multipliers = 2 * group_threads, threads = group_threads + multipliers;
+constexpr int multipliers = 2 * group_threads, threads = group_threads + multipliers;
 constexpr int multiplier_registers = 240, copier_registers = 24;
-constexpr int step_rows = 64, group_keys = block_keys / 2, least_group = 4, most_tokens = step_rows / least_group;
-constexpr int k_steps = head_columns / 16, row_steps = step_rows / 16, key_steps = block_keys / 16;
-constexpr int lane_values = step_rows / 2;    // of a product of 64 keys by the rows, and of 64 rows by half the columns
-constexpr int sum_values = head_columns / 2;  // of 64 keys by all columns
-constexpr int multipliers_meet = 1;           // id of their barrier
+constexpr int least_group = 4, most_tokens = step_rows / least_group;
+constexpr int multipliers_meet = 1;  // id of their barrier
 
-/// Shared memory of a thread block. Heads are two panels of 64 columns.
 struct shared_memory {
   static constexpr int stages = 3;
-  struct key_tile {
-    unsigned char panel[2][block_keys * swizzle_row_bytes];
-  };
-  struct row_tile {
-    unsigned char panel[2][step_rows * swizzle_row_bytes];
-  };
   struct stage {
     row_tile queries, d_out;
   };
   key_tile keys, values;
   /// [key][row], by turns: one is written while another warpgroup may still read the one before.
-  unsigned char ds[2][block_keys * swizzle_row_bytes];
+  unsigned char ds[2][key_panel_bytes];
   stage rows[stages];
   row_sums sums[stages][step_rows];
   std::int32_t seen[stages][most_tokens];  ///< keys of the block, the first ones, that a token sees
   barrier full[stages], empty[stages];
 };
-static_assert(sizeof(row_sums) == 8 && sizeof(shared_memory::key_tile) % swizzle_atom_bytes == 0);
+static_assert(sizeof(row_sums) == 8);
 constexpr int shared_bytes = sizeof(shared_memory) + swizzle_atom_bytes;
 
 using ring = ring_place<shared_memory::stages>;
@@ -120,80 +107,13 @@ __device__ void copy_rows(const backward_run& r, shared_memory& m) {
   });
 }
 
-/// Keys and values of a block, zeros behind its last one, by all that multiply.
+/// By all that multiply.
 __device__ void copy_keys(const backward_call& c, const reading& task, shared_memory& m) {
-  constexpr int chunks = head_columns / 8, panel_chunks = chunks / 2;
-  const cuda::key_rows keys(c.keys, task.keys.sequence, task.head), values(c.values, task.keys.sequence, task.head);
-#pragma unroll 4
-  for (int i = threadIdx.x - group_threads; i < block_keys * chunks; i += multipliers) {
-    const int key = i / chunks, chunk = i % chunks;
-    const bool there = key < task.keys.count;
-    const std::int64_t j = task.keys.first + (there ? key : 0);
-    const std::uint32_t at = swizzled(key, chunk % panel_chunks * 16);
-    cuda::copy_async(cuda::shared_address(m.keys.panel[chunk / panel_chunks] + at), keys.at(j) + chunk * 16, there);
-    cuda::copy_async(cuda::shared_address(m.values.panel[chunk / panel_chunks] + at), values.at(j) + chunk * 16, there);
-  }
-  cuda::commit_copies();
-  cuda::wait_copies<0>();
-  fence_for_async();
+  const int thread = threadIdx.x - group_threads;
+  copy_key_tile<multipliers>(m.keys, {c.keys, task.keys.sequence, task.head}, task, thread);
+  copy_key_tile<multipliers>(m.values, {c.values, task.keys.sequence, task.head}, task, thread);
+  finish_key_tiles();
 }
-
-/// c [64][64] = keys times rows, transposed.
-template <class T>
-__device__ void multiply_by_rows(float (&c)[lane_values], std::uint64_t keys, std::uint64_t rows) {
-  constexpr int panel_steps = k_steps / 2;
-  constexpr std::uint64_t key_panel = block_keys * swizzle_row_bytes >> 4,
-                          row_panel = step_rows * swizzle_row_bytes >> 4;
-#pragma unroll
-  for (int step = 0; step < k_steps; ++step)
-    multiply<T, step_rows>(c, keys + step / panel_steps * key_panel + step % panel_steps * k_major_step,
-                           rows + step / panel_steps * row_panel + step % panel_steps * k_major_step, step > 0);
-  commit_products();
-}
-
-/// sums [64][128] += weights of 64 keys by rows, times rows.
-template <class T>
-__device__ void add_rows(float (&sums)[sum_values], const std::uint32_t (&weights)[row_steps][4], std::uint64_t rows) {
-#pragma unroll
-  for (int step = 0; step < row_steps; ++step)
-    multiply<T, head_columns, major::mn>(sums, weights[step], rows + step * mn_major_step, 1);
-  commit_products();
-}
-
-/// What a lane has of a product of keys by rows, as left operand.
-template <class T>
-__device__ void pack(std::uint32_t (&a)[row_steps][4], const float (&c)[lane_values]) {
-#pragma unroll
-  for (int step = 0; step < row_steps; ++step)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[step][i] = storage<T>::pack(c[step * 8 + i * 2], c[step * 8 + i * 2 + 1]);
-}
-
-/// 2^x; what is below the normal numbers is 0.
-__device__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// To `to`, each lane the row of 8 values whose address it has, as ldmatrix reads them.
-__device__ void store_matrices(std::uint32_t to, const std::uint32_t (&a)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a[0]), "r"(a[1]),
-               "r"(a[2]), "r"(a[3])
-               : "memory");
-}
-
-/// A warpgroup: its keys and columns, and where this lane's values lie.
-struct group_place {
-  int group, lane, first_row;  ///< of the warp's 16 rows among the group's 64
-
-  __device__ group_place()
-      : group(threadIdx.x / group_threads - 1),
-        lane(threadIdx.x % 32),
-        first_row(threadIdx.x % group_threads / 32 * 16) {}
-  __device__ int row(int half) const { return first_row + lane / 4 + half * 8; }
-  __device__ int column(int n) const { return n * 8 + lane % 4 * 2; }
-};
 
 /// dq of the rows of a step, of which there are so many, half of the columns.
 __device__ void store_dq(const group_place& at, const float (&dq)[lane_values], float* to, int rows) {
@@ -258,7 +178,6 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
     for (int first = 0; first < task.tokens; first += step_tokens, dq_at += step_rows * head_columns) {
       const shared_memory::stage& rows = m.rows[place.stage];
       const std::uint32_t queries = cuda::shared_address(&rows.queries), d_out = cuda::shared_address(&rows.d_out);
-      constexpr std::uint32_t row_panel = step_rows * swizzle_row_bytes;
       wait_for(&m.full[place.stage], place.parity);
       float p[lane_values], ds[lane_values], dq[lane_values];
       begin_products();
@@ -281,7 +200,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       std::uint32_t operand[row_steps][4];
       pack<T>(operand, p);
       begin_products();
-      add_rows<T>(dv, operand, mn_major_descriptor(d_out, row_panel));
+      add_rows<T>(dv, operand, mn_major_descriptor(d_out, row_panel_bytes));
       finish_products<1>();
       pin(ds);
 #pragma unroll
@@ -296,7 +215,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       for (int step = 0; step < row_steps; ++step)
         store_matrices((stored_at + turn * ds_bytes) ^ (step * 32), ds_operand[step]);
       begin_products();
-      add_rows<T>(dk, ds_operand, mn_major_descriptor(queries, row_panel));
+      add_rows<T>(dk, ds_operand, mn_major_descriptor(queries, row_panel_bytes));
       fence_for_async();
       meet(multipliers_meet, multipliers);
       const std::uint64_t rows_by_keys = mn_major_descriptor(cuda::shared_address(m.ds[turn]), 0);
@@ -322,8 +241,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
 template <class T>
 __global__ void __launch_bounds__(threads, 1) block_gradients(const __grid_constant__ backward_run r) {
   extern __shared__ char shared[];
-  auto& m = *reinterpret_cast<shared_memory*>(
-      shared + (swizzle_atom_bytes - cuda::shared_address(shared) % swizzle_atom_bytes) % swizzle_atom_bytes);
+  auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
       make_barrier(&m.full[i], 1);

@@ -29,6 +29,9 @@ msabench_numerics attention_numerics(const msabench_problem& problem);
 void attend_backward(const backward_call& call, const run_context& context);
 double attend_backward_scratch_bytes(const msabench_problem& problem);
 
+void kl(const kl_call& call, const run_context& context);
+double kl_scratch_bytes(const msabench_problem& problem);
+
 double msa_scratch_bytes(const msabench_problem& problem);
 
 /// Whether `attend`, or that of `msa`, has a kernel here for a problem.

@@ -13,21 +13,6 @@ namespace msabench::cuda_sm90 {
 constexpr int product_columns = 128;
 constexpr int product_values = product_columns / 2;  ///< of a thread: of rows g and g + 8, columns 8n + 2t, 8n + 2t + 1
 
-/// Each column times its factor, of 128 in shared memory.
-__device__ inline void scale_columns(float (&products)[product_values], const float* factors) {
-  const auto* const pairs = reinterpret_cast<const float2*>(factors) + threadIdx.x % 4;
-#pragma unroll
-  for (int n = 0; n < product_columns / 8; ++n) {
-    const float2 pair = pairs[4 * n];
-    products[4 * n] *= pair.x;
-    products[4 * n + 1] *= pair.y;
-    products[4 * n + 2] *= pair.x;
-    products[4 * n + 3] *= pair.y;
-    // Or all factors are read first, into registers that are not there.
-    if (n % 4 == 3) asm volatile("" ::: "memory");
-  }
-}
-
 /// Products of columns that a row does not see become -infinity; rows g and g + 8 see the first seen[0] and seen[1].
 __device__ inline void hide_unseen(float (&products)[product_values], const int (&seen)[2]) {
   const int column = threadIdx.x % 4 * 2;
@@ -48,15 +33,15 @@ __device__ inline float careful_row_maximum(const float (&products)[product_valu
   return fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 2));
 }
 
-/// Maxima of rows g and g + 8, in all four threads of a quad. By whole warps.
+/// Maxima of rows g and g + 8, in all four threads of a quad, by whole warps; whether they are right.
 ///
 /// Floats are compared as integers, of which one instruction takes three. That is right while the greatest is positive and
 /// no NaN: negative numbers are negative as integers too, and every other one is in order. Positive NaNs come out on top as
-/// more than infinity and negative numbers as negative; then the maximum is taken again.
-__device__ inline void row_maxima(const float (&products)[product_values], float (&best)[2]) {
+/// more than infinity and negative numbers as negative; then the maximum has to be taken again, carefully.
+__device__ inline bool quick_row_maxima(const float (&products)[product_values], float (&best)[2]) {
   constexpr std::uint32_t infinity = 0x7f800000u;
   const auto bits = [&](int n, int half, int i) { return __float_as_int(products[4 * n + 2 * half + i]); };
-  std::uint32_t most[2];
+  bool are_right = true;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     // Two chains, as each link waits for the one before.
@@ -70,13 +55,10 @@ __device__ inline void row_maxima(const float (&products)[product_values], float
     int all = max(__vimax3_s32(even, bits(last, half, 0), bits(last, half, 1)), odd);
     all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 1));
     all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 2));
-    most[half] = static_cast<std::uint32_t>(all);
+    are_right &= static_cast<std::uint32_t>(all) <= infinity;
     best[half] = __int_as_float(all);
   }
-  if (__any_sync(cuda::all_lanes, most[0] > infinity || most[1] > infinity)) {
-    best[0] = careful_row_maximum(products, 0);
-    best[1] = careful_row_maximum(products, 1);
-  }
+  return are_right;
 }
 
 }  // namespace msabench::cuda_sm90
