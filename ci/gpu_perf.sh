@@ -9,10 +9,10 @@ timed=(decode decode-16 prefill prefill-1m training)
 stages=msa,dense,index,attend
 declare -A timed_by=(
   [decode]="30 --suite decode --context 8K,128K,1M --op $stages"
-  [decode-16]="30 --suite decode --batch 16 --context 8K,128K,1M --op msa,dense"
+  [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
   [prefill]="45 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
   [prefill-1m]="60 --suite prefill --context 1M --chunk 8K --op $stages"
-  [training]="50 --suite training --context 512,2K,4K,16K,64K --grad storage"
+  [training]="60 --suite training --context 512,2K,16K,64K --grad storage"
 )
 
 # unpacked PLUGIN: a folder of its reports of this commit and file; $out has them as one archive.

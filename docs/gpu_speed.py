@@ -14,6 +14,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "perf" / "published.json"
 REPORTS = ROOT / "reports" / "published" / "h200"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "gpu-speed.md")
 PLUGINS = ("cuda_sm90", "cuda")
@@ -119,19 +120,35 @@ def decode_name(context, batch):
     return f"decode, {size(context)}, {'one sequence' if batch == 1 else f'{batch} sequences'}"
 
 
+def published(name):
+    """Time and gain that perf/published.json has of public Triton kernels at such a point."""
+    figures = {f["id"]: f for f in json.loads(PUBLISHED.read_text())["figures"]}
+    taken, gain = figures.get(f"h200.{name}.triton"), figures.get(f"h200.{name}.gain")
+    return f"{taken['value']:g} {taken['unit']}, {gain['value']:g}x" if taken and gain else "-"
+
+
 def summary(runs):
     rows = []
-    for run, context in PREFILL:
-        at = {"context": context, "batch": 1, "selection": "random"}
-        msa = runs.find(run, "cuda_sm90", "msa", **at)
-        rows.append([f"prefill, last 8K of {size(context)}", dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
-                     told(runs.find(run, "cuda", "msa", **at), "gain")])
-    for run, context, batch in DECODE:
+    points = [(f"prefill, last 8K of {size(c)}", run, c, 1, f"prefill.{size(c)}.L8K") for run, c in PREFILL]
+    points += [(decode_name(c, b), run, c, b, f"decode.{size(c)}.B{b}") for run, c, b in DECODE]
+    for name, run, context, batch, known_as in points:
         at = {"context": context, "batch": batch, "selection": "random"}
         msa = runs.find(run, "cuda_sm90", "msa", **at)
-        rows.append([decode_name(context, batch), dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
-                     told(runs.find(run, "cuda", "msa", **at), "gain")])
-    return table(["", "best dense", "MSA (`cuda_sm90`)", "gain", "gain of `cuda`"], rows)
+        rows.append([name, dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
+                     told(runs.find(run, "cuda", "msa", **at), "gain"), published(known_as)])
+    return table(["", "best dense", "MSA (`cuda_sm90`)", "gain", "gain of `cuda`", "Triton MSA, published"], rows)
+
+
+def e4m3(runs):
+    rows = []
+    for name, run, at in (("prefill, last 8K of 1M", "prefill-1m-e4m3", {"context": 2**20, "batch": 1}),
+                          ("decode, 1M, one sequence", "decode-e4m3", {"context": 2**20, "batch": 1}),
+                          ("decode, 1M, 16 sequences", "decode-16-e4m3", {"context": 2**20, "batch": 16})):
+        at["selection"] = "random"
+        msa, index = (runs.find(run, "cuda_sm90", op, **at) for op in ("msa", "index"))
+        rows.append([name, dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"), told(index, "times"),
+                     told(index, "share")])
+    return table(["", "best dense, bf16", "MSA (`cuda_sm90`)", "gain", "its `index`", "of the limit"], rows)
 
 
 def stages(plugin):
@@ -178,7 +195,7 @@ def limits(runs):
             f"in e4m3, reading at {reads[0]:.2f} to {reads[-1]:.2f} TB/s.")
 
 
-TABLES = {"summary": summary, "stages of cuda_sm90": stages("cuda_sm90"), "stages of cuda": stages("cuda"), "training": training, "limits": limits}
+TABLES = {"summary": summary, "stages of cuda_sm90": stages("cuda_sm90"), "stages of cuda": stages("cuda"), "training": training, "e4m3": e4m3, "limits": limits}
 
 
 def rewritten(text, runs):

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "judge/attend_expectation.h"
 #include "judge/backward_expectation.h"
+#include "judge/backward_samples.h"
 #include "judge/combine_expectation.h"
 #include "judge/index_expectation.h"
 #include "judge/judge.h"
@@ -11,6 +12,7 @@
 #include "judge/msa_expectation.h"
 #include "judge/norm_rope_expectation.h"
 #include "judge/rope3d_expectation.h"
+#include "judge/rows.h"
 #include "judge/score_expectation.h"
 #include "judge/select_expectation.h"
 #include "judge/vit3d_expectation.h"
@@ -48,6 +50,7 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<norm_rope_expectation>(what, rows);
     case op::attend_backward:
     case op::dense_backward:
+      if (std::ssize(rows) < total_rows(what.definition)) return std::make_unique<backward_samples>(what, rows);
       return std::make_unique<backward_expectation>(what);
     case op::vit3d:
       return std::make_unique<vit3d_expectation>(what, rows);

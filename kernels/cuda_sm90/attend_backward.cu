@@ -30,7 +30,7 @@ std::int64_t readings_of_token(const msabench_problem& p) {
 }
 
 training_chunks chunks_of(const msabench_problem& p) {
-  constexpr std::int64_t kept_readings = std::int64_t{1} << 19;  // of 8 KiB, with 16 heads each
+  constexpr std::int64_t kept_readings = std::int64_t{1} << 18;  // of 8 KiB, with 16 heads each
   return {p.total_q, kept_readings, readings_of_token(p)};
 }
 

@@ -39,10 +39,12 @@ msabench_numerics numerics(const msabench_problem& problem) {
   return declared;
 }
 
-bool writes_scores(const msabench_problem& problem) { return !same_type(problem.k_idx, e4m3_type); }
+bool writes_scores(const msabench_problem& problem) {
+  return takes_decode(problem) || !same_type(problem.k_idx, e4m3_type);
+}
 
 /// Whether keys and values in e4m3 have a kernel. The portable ones take none.
-bool takes_e4m3_cache(const msabench_problem& problem) { return takes_attend(problem); }
+bool takes_e4m3_cache(const msabench_problem& problem) { return takes_attend(problem) || takes_decode(problem); }
 
 const char* refusal(const msabench_problem& problem) {
   msabench_problem portable = problem;

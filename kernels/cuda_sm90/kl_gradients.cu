@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and gradients of readings, once the normalisers of rows are known: a thread block for each piece of a list of
 // readers. The block's keys of both branches stay in shared memory; 64 rows, four tokens' heads, come by at a time, brought by
-// a warp of their own. Two warpgroups have 64 keys each. Scores are products of keys by rows, so that the mean over heads,
+// four warps of their own. Two warpgroups have 64 keys each. Scores are products of keys by rows, so that the mean over heads,
 // which are columns, takes few exchanges: each lane gets that of one token for two keys.
 //
 // After 16 such steps a warpgroup has the teacher of 64 tokens, in shared memory, takes the student from their index queries,
 // and has differences P' - P as a left operand of dk_idx. They go to shared memory as well, where they are a left operand of
 // tokens by keys: each warpgroup then has half of the columns of dq_idx of all 128 keys.
+#include <cfloat>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/kl_run.cuh"
 
@@ -16,27 +18,25 @@ namespace {
 using cuda::reading;
 
 constexpr int multipliers = 2 * group_threads, threads = group_threads + multipliers;
-constexpr int multiplier_registers = 240, copier_registers = 24;
+constexpr int multiplier_registers = 232, copier_registers = 40;
 constexpr int multipliers_meet = 1;  // id of their barrier
 
 struct shared_memory {
-  static constexpr int stages = 3, batches = 2;
-  struct difference_tile {
-    unsigned char part[2][key_panel_bytes];  ///< high and low [key][column], see split_value
-  };
+  static constexpr int stages = 6;
   key_tile keys, index_keys;
-  /// By turns: one is written while another warpgroup may still read the one before. While steps go on the teacher lies
-  /// there, each warp's where its differences will be.
-  difference_tile differences[2];
-  row_tile queries[stages], index_queries[batches];
+  /// High and low part of differences, [key][column] each, see split_value. While steps go on the teacher lies there, each
+  /// warp's where its differences will be.
+  unsigned char differences[2][key_panel_bytes];
+  row_tile queries[stages], index_queries;
   float lse[stages][step_rows];
-  float index_lse[batches][batch_tokens];
-  std::int32_t seen[batches][batch_tokens];  ///< keys of the block, the first ones, that the token of a column sees
-  barrier full[stages], empty[stages], batch_full[batches], batch_empty[batches];
+  float index_lse[batch_tokens];
+  std::int32_t seen[batch_tokens];  ///< keys of the block, the first ones, that the token of a column sees
+  barrier full[stages], empty[stages];
+  /// Index queries of a batch are there, and are done with; differences of a batch are done with.
+  barrier batch_full, batch_empty, compared;
 };
 constexpr int shared_bytes = sizeof(shared_memory) + swizzle_atom_bytes;
-constexpr std::uint32_t part_bytes = sizeof(shared_memory::difference_tile::part[0]),
-                        turn_bytes = sizeof(shared_memory::difference_tile);
+constexpr std::uint32_t part_bytes = key_panel_bytes;
 
 /// Columns of a batch. Lane t of four gets the teacher of token t of each step, and has columns 8n + 2t and the next one of
 /// a product: those of steps 2n and 2n + 1.
@@ -49,58 +49,64 @@ __device__ int token_of(int column) { return (column / 8 * 2 + column % 2) * ste
 /// Steps of a batch that has so many tokens; they go in pairs.
 __device__ int steps_of(int tokens) { return min((tokens + 2 * step_tokens - 1) / (2 * step_tokens) * 2, batch_steps); }
 
-/// One warp.
+/// A warp of four.
 __device__ void copy_rows(const kl_run& r, shared_memory& m) {
-  const int lane = threadIdx.x % 32;
+  const bool first_lane = threadIdx.x % 32 == 0;
   ring_place<shared_memory::stages> place;
-  ring_place<shared_memory::batches> batch;
+  std::uint32_t batch_parity = 0;
   for_each_piece(r, [&](std::int64_t, const reading& task) {
-    const auto token_at = [&](int i) { return i < task.tokens ? static_cast<std::int32_t>(task.token(i)) : -1; };
-    for (int first = 0; first < task.tokens; first += batch_tokens, batch.next()) {
-      const std::int32_t tokens[2] = {token_at(first + lane), token_at(first + lane + 32)};  // of this lane
-      row_tile& index_queries = m.index_queries[batch.stage];
-      barrier* const batch_full = &m.batch_full[batch.stage];
-      wait_for(&m.batch_empty[batch.stage], batch.parity ^ 1);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = lane + half * 32, column = column_of(i);
-        m.seen[batch.stage][column] = r.seen(task, first + i);
-        m.index_lse[batch.stage][column] =
-            tokens[half] < 0 ? 0.0f : r.parts.lse_of(tokens[half], task.head)[cuda::kl_heads];
-      }
-      __syncwarp();
-      if (lane == 0) arrive_expecting(batch_full, sizeof index_queries);
-      __syncwarp();
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        copy_index_head(index_queries, column_of(lane + half * 32), r, task.head, tokens[half], batch_full);
+    batch_reader batch(r, task);
+    for (int first = 0; first < task.tokens; first += batch_tokens, batch_parity ^= 1) {
+      batch.begin(first);
+      const int column = column_of(batch.place());
+      const float index_lse = batch.token() < 0 ? 0.0f : r.parts.lse_of(batch.token(), task.head)[cuda::kl_heads];
       const int steps = steps_of(task.tokens - first);
+      // Index queries come when the batch before is done with its own, as it is when half of the steps are.
+      const int with_index = min(steps - 1, batch_steps / 2);
       for (int step = 0; step < steps; ++step, place.next()) {
-        const int i = step * step_tokens + lane % step_tokens;
-        const std::int32_t token = __shfl_sync(~0u, i < 32 ? tokens[0] : tokens[1], i % 32);
-        const bool mine = lane < step_tokens, there = mine && token >= 0;
-        const int present = __popc(__ballot_sync(~0u, there));
+        const std::int32_t token = batch.token_of(step);
         constexpr std::uint32_t lse_bytes = kl_heads * sizeof(float);
         row_tile& queries = m.queries[place.stage];
-        float* const lse = m.lse[place.stage] + lane * kl_heads;
+        float* const lse = m.lse[place.stage] + batch.warp() * kl_heads;
         barrier* const full = &m.full[place.stage];
         wait_for(&m.empty[place.stage], place.parity ^ 1);
-        if (mine && !there)
-          for (int head = 0; head < kl_heads; ++head) lse[head] = 0;
+        if (first_lane) {
+          if (token < 0)
+            for (int head = 0; head < kl_heads; ++head) lse[head] = 0;
+          arrive_expecting(full, copied_bytes + (token < 0 ? 0 : lse_bytes));
+          copy_heads(queries, batch.warp() * kl_heads, r, task.head, token, full);
+          if (token >= 0)
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, lse, r.parts.lse_of(token, task.head), lse_bytes,
+                               full);
+        }
         __syncwarp();
-        if (lane == 0) arrive_expecting(full, sizeof queries + present * lse_bytes);
+        if (step != with_index) continue;
+        wait_for(&m.batch_empty, batch_parity ^ 1);
+        if (batch.has_place()) {
+          m.seen[column] = batch.seen();
+          m.index_lse[column] = index_lse;
+        }
         __syncwarp();
-        if (mine) copy_heads(queries, lane * kl_heads, r, task.head, token, full);
-        if (there)
-          ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, lse, r.parts.lse_of(token, task.head), lse_bytes,
-                             full);
+        if (first_lane) arrive_expecting(&m.batch_full, copied_bytes);
+        __syncwarp();
+        if (batch.has_place()) copy_index_head(m.index_queries, column, r, task.head, batch.token(), &m.batch_full);
+        __syncwarp();
       }
     }
   });
 }
 
+/// Of a lane's columns of a step.
+using lane_lse = float2[lane_values / 4];
+
+__device__ void load_lse(lane_lse& lse, const float* from) {
+#pragma unroll
+  for (int n = 0; n < lane_values / 4; ++n)
+    lse[n] = *reinterpret_cast<const float2*>(from + n * 8 + threadIdx.x % 4 * 2);
+}
+
 /// Of the products of a step, weights summed over heads: of one token for two keys.
-__device__ float2 sum_heads(const float (&products)[lane_values], const float* lse, float scale) {
+__device__ float2 sum_heads(const float (&products)[lane_values], const lane_lse& lse, float scale) {
   const int t = threadIdx.x % 4;
   float sums[step_tokens][2];
 #pragma unroll
@@ -108,11 +114,10 @@ __device__ float2 sum_heads(const float (&products)[lane_values], const float* l
     sums[token][0] = sums[token][1] = 0;
 #pragma unroll
     for (int n = token * 2; n < token * 2 + 2; ++n) {
-      const float2 own = *reinterpret_cast<const float2*>(lse + n * 8 + t * 2);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        sums[token][half] += power_of_2(fmaf(products[n * 4 + half * 2], scale, -own.x)) +
-                             power_of_2(fmaf(products[n * 4 + half * 2 + 1], scale, -own.y));
+        sums[token][half] += power_of_2(fmaf(products[n * 4 + half * 2], scale, -lse[n].x)) +
+                             power_of_2(fmaf(products[n * 4 + half * 2 + 1], scale, -lse[n].y));
     }
   }
   // Lanes give away the tokens of others: two of four, then one of two.
@@ -128,6 +133,14 @@ __device__ float2 sum_heads(const float (&products)[lane_values], const float* l
     result[half] = (odd ? kept[1] : kept[0]) + __shfl_xor_sync(~0u, odd ? kept[0] : kept[1], 1);
   }
   return make_float2(result[0], result[1]);
+}
+
+/// Of a normal number. The instruction is off by 2^-22 between 1/2 and 2, and by more elsewhere.
+__device__ float log2_of(float x) {
+  const int bits = __float_as_int(x);
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(__int_as_float((bits & 0x7fffff) | 0x3f800000)));
+  return y + static_cast<float>((bits >> 23) - 127);
 }
 
 /// dq of the tokens of a batch, half of the columns.
@@ -168,15 +181,16 @@ class multiplier {
   __device__ void run() {
     for_each_piece(r_, [&](std::int64_t item, const reading& task) {
       meet(multipliers_meet, multipliers);  // all are done with the keys before
-      copy_keys<multipliers>(r_, task, m_.keys, m_.index_keys, threadIdx.x - group_threads);
+      int thread = threadIdx.x - group_threads;
+      asm volatile("" : "+r"(thread));  // places of its copies are not kept in registers until the next piece
+      copy_keys<multipliers>(r_, task, m_.keys, m_.index_keys, thread);
       meet(multipliers_meet, multipliers);
       float dk[sum_values] = {};
       double loss = 0;
       for (int first = 0; first < task.tokens; first += batch_tokens) {
         take_teacher(steps_of(task.tokens - first));
         loss += compare(task, first, dk);
-        batch_.next();
-        turn_ ^= 1;
+        batch_parity_ ^= 1;
       }
       store_sums(item, dk, loss);
     });
@@ -186,89 +200,94 @@ class multiplier {
   /// The place of four values of the teacher: of steps 2n and 2n + 1 for two keys.
   __device__ float4* teacher(int n) const {
     constexpr int lines = 4;  // of 512 bytes in a warp's 16 keys
-    const std::uint32_t at =
-        teacher_at_ + turn_ * turn_bytes + n / lines * part_bytes + n % lines * 32 * sizeof(float4);
+    const std::uint32_t at = teacher_at_ + n / lines * part_bytes + n % lines * 32 * sizeof(float4);
     return static_cast<float4*>(__cvta_shared_to_generic(at));
   }
 
-  __device__ void multiply_step(float (&products)[lane_values], int stage) const {
-    multiply_by_rows<T>(products, keys_, k_major_descriptor(cuda::shared_address(&m_.queries[stage])));
+  /// A step's products are enqueued; its queries are free as soon as these are done.
+  __device__ void begin_step(float (&products)[lane_values], lane_lse& lse) {
+    wait_for(&m_.full[place_.stage], place_.parity);
+    begin_products();
+    multiply_by_rows<T>(products, keys_, k_major_descriptor(cuda::shared_address(&m_.queries[place_.stage])));
+    load_lse(lse, m_.lse[place_.stage]);
+    place_.next();
+  }
+  template <int pending>
+  __device__ float2 finish_step(float (&products)[lane_values], const lane_lse& lse, int stage) const {
+    finish_products<pending>();
+    pin(products);
+    __syncwarp();
+    if (at_.lane == 0) arrive(&m_.empty[stage]);
+    return sum_heads(products, lse, scale_);
   }
 
   __device__ void take_teacher(int steps) {
     for (int step = 0; step < steps; step += 2) {
       float first[lane_values], second[lane_values];
-      const ring_place<shared_memory::stages> first_place = place_;
-      wait_for(&m_.full[place_.stage], place_.parity);
-      begin_products();
-      multiply_step(first, place_.stage);
-      place_.next();
-      wait_for(&m_.full[place_.stage], place_.parity);
-      begin_products();
-      multiply_step(second, place_.stage);
-      finish_products<1>();
-      pin(first);
-      const float2 even = sum_heads(first, m_.lse[first_place.stage], scale_);
-      __syncwarp();
-      if (at_.lane == 0) arrive(&m_.empty[first_place.stage]);
+      lane_lse first_lse, second_lse;
+      const int first_stage = place_.stage;
+      begin_step(first, first_lse);
+      const int second_stage = place_.stage;
+      begin_step(second, second_lse);
+      const float2 even = finish_step<1>(first, first_lse, first_stage);
       keep_before_wait(even.x);
-      finish_products<0>();
-      pin(second);
-      const float2 odd = sum_heads(second, m_.lse[place_.stage], scale_);
-      __syncwarp();
-      if (at_.lane == 0) arrive(&m_.empty[place_.stage]);
-      place_.next();
+      const float2 odd = finish_step<0>(second, second_lse, second_stage);
+      // Another warpgroup may still multiply differences of the batch before.
+      if (step == 0) wait_for(&m_.compared, batch_parity_ ^ 1);
       *teacher(step / 2) = make_float4(even.x, odd.x, even.y, odd.y);
     }
   }
 
   /// The tokens of a batch. Returns what this lane has of their losses.
   __device__ double compare(const reading& task, int first, float (&dk)[sum_values]) {
-    const std::uint32_t queries = cuda::shared_address(&m_.index_queries[batch_.stage]);
-    wait_for(&m_.batch_full[batch_.stage], batch_.parity);
+    const std::uint32_t queries = cuda::shared_address(&m_.index_queries);
+    wait_for(&m_.batch_full, batch_parity_);
     float products[lane_values];
     begin_products();
     multiply_by_rows<T>(products, index_keys_, k_major_descriptor(queries));
     finish_products<0>();
     pin(products);
-    float low[lane_values];
+    std::uint32_t high[row_steps][4], low[row_steps][4];  // left operands
     float loss = 0;
 #pragma unroll
     for (int n = 0; n < lane_values / 4; ++n) {
       constexpr float share = 1.0f / kl_heads;
       const float4 four = *teacher(n);
       const float weights[4] = {four.x, four.y, four.z, four.w};
-      const float2 lse = *reinterpret_cast<const float2*>(m_.index_lse[batch_.stage] + at_.column(n));
-      const int2 seen = *reinterpret_cast<const int2*>(m_.seen[batch_.stage] + at_.column(n));
+      const float2 lse = *reinterpret_cast<const float2*>(m_.index_lse + at_.column(n));
+      const int2 seen = *reinterpret_cast<const int2*>(m_.seen + at_.column(n));
+      float parts[2][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const bool sees = at_.group * group_keys + at_.row(i / 2) < (i % 2 == 0 ? seen.x : seen.y);
         const float exponent = fmaf(products[n * 4 + i], index_scale_, -(i % 2 == 0 ? lse.x : lse.y));
         const float weight = weights[i] * share;
-        if (sees && weight > 0) loss += weight * (log2f(weight) - exponent);
-        const cuda::split_value<T> parts(sees ? power_of_2(exponent) - weight : 0.0f);
-        products[n * 4 + i] = parts.high;
-        low[n * 4 + i] = parts.low;
+        // What is below the normal numbers has no exponentials either.
+        loss += sees && weight >= FLT_MIN ? weight * (log2_of(weight) - exponent) : 0.0f;
+        const cuda::split_value<T> difference(sees ? power_of_2(exponent) - weight : 0.0f);
+        parts[0][i] = difference.high;
+        parts[1][i] = difference.low;
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        high[n / 2][n % 2 * 2 + half] = cuda::storage<T>::pack(parts[0][half * 2], parts[0][half * 2 + 1]);
+        low[n / 2][n % 2 * 2 + half] = cuda::storage<T>::pack(parts[1][half * 2], parts[1][half * 2 + 1]);
       }
     }
-    std::uint32_t high_operand[row_steps][4], low_operand[row_steps][4];
-    pack<T>(high_operand, products);
-    pack<T>(low_operand, low);
     const std::uint64_t rows = mn_major_descriptor(queries, row_panel_bytes);
     begin_products();
-    add_rows<T>(dk, high_operand, rows);
-    add_rows<T>(dk, low_operand, rows);
+    add_rows<T>(dk, high, rows);
+    add_rows<T>(dk, low, rows);
     __syncwarp();  // all lanes have their teacher
 #pragma unroll
     for (int step = 0; step < row_steps; ++step) {
-      const std::uint32_t to = stored_at_ + turn_ * turn_bytes;
-      store_matrices(to ^ (step * 32), high_operand[step]);
-      store_matrices((to + part_bytes) ^ (step * 32), low_operand[step]);
+      store_matrices(stored_at_ ^ (step * 32), high[step]);
+      store_matrices((stored_at_ + part_bytes) ^ (step * 32), low[step]);
     }
     fence_for_async();
     meet(multipliers_meet, multipliers);
     float dq[lane_values];
-    const std::uint64_t tokens_by_keys = mn_major_descriptor(cuda::shared_address(&m_.differences[turn_]), 0);
+    const std::uint64_t tokens_by_keys = mn_major_descriptor(cuda::shared_address(&m_.differences), 0);
     begin_products();
 #pragma unroll
     for (int part = 0; part < 2; ++part)
@@ -281,7 +300,10 @@ class multiplier {
     finish_products<0>();
     pin(dk);
     pin(dq);
-    if (at_.lane == 0) arrive(&m_.batch_empty[batch_.stage]);
+    if (at_.lane == 0) {
+      arrive(&m_.batch_empty);
+      arrive(&m_.compared);
+    }
     store_dq(r_, at_, task, first, dq);
     return loss;
   }
@@ -307,8 +329,7 @@ class multiplier {
   std::uint64_t keys_, index_keys_, key_columns_;
   std::uint32_t teacher_at_, stored_at_;
   ring_place<shared_memory::stages> place_;
-  ring_place<shared_memory::batches> batch_;
-  int turn_ = 0;
+  std::uint32_t batch_parity_ = 0;
 };
 
 template <class T>
@@ -317,13 +338,12 @@ __global__ void __launch_bounds__(threads, 1) compare(const __grid_constant__ kl
   auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
-      make_barrier(&m.full[i], 1);
+      make_barrier(&m.full[i], copying_warps);
       make_barrier(&m.empty[i], multipliers / 32);
     }
-    for (int i = 0; i < shared_memory::batches; ++i) {
-      make_barrier(&m.batch_full[i], 1);
-      make_barrier(&m.batch_empty[i], multipliers / 32);
-    }
+    make_barrier(&m.batch_full, copying_warps);
+    make_barrier(&m.batch_empty, multipliers / 32);
+    make_barrier(&m.compared, multipliers / 32);
     publish_barriers();
     prefetch_map(r.q);
     prefetch_map(r.q_idx);
@@ -331,7 +351,7 @@ __global__ void __launch_bounds__(threads, 1) compare(const __grid_constant__ kl
   __syncthreads();
   if (threadIdx.x < group_threads) {
     give_registers<copier_registers>();
-    if (threadIdx.x < 32) copy_rows(r, m);
+    copy_rows(r, m);
   } else {
     take_registers<multiplier_registers>();
     multiplier<T>(r, m).run();

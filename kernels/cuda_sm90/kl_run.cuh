@@ -30,14 +30,6 @@ struct kl_run {
   __device__ std::int64_t reading_at(const cuda::reading& task, std::int32_t token) const {
     return parts.reading_at(task, token, 0);
   }
-  /// Keys of a block, the first ones, that token i of a piece sees; 0 behind the last token.
-  __device__ std::int32_t seen(const cuda::reading& task, std::int32_t i) const {
-    if (i >= task.tokens) return 0;
-    const lengths& rows = parts.call.rows;
-    const std::int64_t end = rows.cu_seqlens_q[task.keys.sequence + 1], length = rows.kv_lens[task.keys.sequence];
-    const std::int64_t count = length - end + task.token(i) + 1 - task.keys.first;
-    return static_cast<std::int32_t>(min(max(count, std::int64_t{0}), std::int64_t{task.keys.count}));
-  }
 };
 
 /// visit(item, piece) for the pieces of this thread block that have tokens.
@@ -61,7 +53,51 @@ __device__ void copy_keys(const kl_run& r, const cuda::reading& task, key_tile& 
   finish_key_tiles();
 }
 
-/// Starts the copies of a token's heads to these rows of a tile; zeros for token -1.
+/// What a warp of those that copy knows of the tokens of a piece. Warp w of four brings token w of each step: lane s has that
+/// of step s of a batch. Tokens of the next batch are on their way while those of one come by.
+class batch_reader {
+ public:
+  __device__ batch_reader(const kl_run& run, const cuda::reading& task)
+      : task_(task), own_(threadIdx.x / 32), lane_(threadIdx.x % 32) {
+    const lengths& rows = run.parts.call.rows;
+    const std::int64_t end = rows.cu_seqlens_q[task.keys.sequence + 1], length = rows.kv_lens[task.keys.sequence];
+    first_hidden_ = length - end + 1 - task.keys.first;
+    next_ = token_at(0);
+  }
+
+  /// Of the batch that begins with this token of the piece.
+  __device__ void begin(int first) {
+    token_ = next_;
+    next_ = token_at(first + batch_tokens);
+  }
+  /// This lane's token; -1: there is none.
+  __device__ std::int32_t token() const { return token_; }
+  /// Where it is among those of the batch.
+  __device__ int place() const { return lane_ * step_tokens + own_; }
+  /// Keys of the block, the first ones, that it sees.
+  __device__ std::int32_t seen() const {
+    if (token_ < 0) return 0;
+    return static_cast<std::int32_t>(min(max(first_hidden_ + token_, std::int64_t{0}), std::int64_t{task_.keys.count}));
+  }
+  /// The warp's token of a step.
+  __device__ std::int32_t token_of(int step) const { return __shfl_sync(~0u, token_, step); }
+  __device__ int warp() const { return own_; }
+  /// Whether this lane has a place in a batch.
+  __device__ bool has_place() const { return lane_ < batch_steps; }
+
+ private:
+  __device__ std::int32_t token_at(int first) const {
+    const int i = first + place();
+    return has_place() && i < task_.tokens ? static_cast<std::int32_t>(task_.token(i)) : -1;
+  }
+
+  const cuda::reading& task_;
+  int own_, lane_;
+  std::int64_t first_hidden_;  ///< of the token in row 0, if it were there
+  std::int32_t token_ = -1, next_;
+};
+
+/// Starts the copies of a token's heads, 16 rows of a tile from this one on; zeros for token -1.
 __device__ inline void copy_heads(row_tile& to, int row, const kl_run& r, std::int32_t head, std::int32_t token,
                                   barrier* full) {
 #pragma unroll
@@ -75,6 +111,9 @@ __device__ inline void copy_index_head(row_tile& to, int row, const kl_run& r, s
   for (int panel = 0; panel < 2; ++panel)
     copy_box<3>(to.panel[panel] + row * swizzle_row_bytes, r.q_idx, {panel * head_columns / 2, head, token}, full);
 }
+/// A warp's share of a tile, either way.
+inline constexpr int copying_warps = 4;
+inline constexpr std::uint32_t copied_bytes = sizeof(row_tile) / copying_warps;
 
 // Steps of a chunk, in this order. By blocks of keys: what the scores of readings sum up to. By tokens: normalisers. By
 // blocks: losses, and what each adds to dq_idx and dk_idx. By tokens and by keys: sums of those.

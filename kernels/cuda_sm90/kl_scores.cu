@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the scores of readings sum up to: a thread block for each piece of a list of readers. The block's keys of both
-// branches stay in shared memory; tiles of 64 rows come by, brought by a warp of their own: for 64 tokens 16 tiles of four
+// branches stay in shared memory; tiles of 64 rows come by, brought by four warps of their own: for 64 tokens 16 tiles of four
 // tokens' heads, then their index queries. Three warpgroups take turns at tiles, and each has the products of its tile, 64 by
 // 128, while another has exponentials. A thread has two rows, so a row's sum takes two exchanges of lanes.
 #include <math_constants.h>
@@ -51,41 +51,34 @@ struct stage_place {
   __device__ explicit stage_place(int n) : stage(n % shared_memory::stages), parity(n / shared_memory::stages % 2) {}
 };
 
-/// One warp.
+/// A warp of four.
 __device__ void copy_rows(const kl_run& r, shared_memory& m) {
-  const int lane = threadIdx.x % 32;
   int done = 0;
   for_each_piece(r, [&](std::int64_t, const reading& task) {
     const int tiles = tile_place::count(task);
-    const auto token_at = [&](int i) { return i < task.tokens ? static_cast<std::int32_t>(task.token(i)) : -1; };
-    std::int32_t tokens[2] = {-1, -1};  // of this lane in the batch
+    batch_reader batch(r, task);
     for (int tile = 0; tile < tiles; ++tile) {
       const tile_place place(tile, tiles);
       const stage_place at(done + tile);
-      if (tile % (batch_steps + 1) == 0) {
-        tokens[0] = token_at(place.first + lane);
-        tokens[1] = token_at(place.first + lane + 32);
-      }
+      const int step = tile % (batch_steps + 1);
+      if (step == 0) batch.begin(place.first);
       row_tile& to = m.rows[at.stage];
       barrier* const full = &m.full[at.stage];
+      const std::int32_t token = batch.token_of(step % batch_steps);
       wait_for(&m.empty[at.stage], at.parity ^ 1);
       if (place.student) {
-        m.seen[at.stage][lane] = r.seen(task, place.first + lane);
-        m.seen[at.stage][lane + 32] = r.seen(task, place.first + lane + 32);
-      } else if (lane < step_tokens) {
-        m.seen[at.stage][lane] = r.seen(task, place.first + lane);
+        if (batch.has_place()) m.seen[at.stage][batch.place()] = batch.seen();
+      } else if (threadIdx.x % 32 == step) {
+        m.seen[at.stage][batch.warp()] = batch.seen();
       }
       __syncwarp();
-      if (lane == 0) arrive_expecting(full, sizeof to);
-      __syncwarp();
-      if (place.student) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) copy_index_head(to, lane + half * 32, r, task.head, tokens[half], full);
-      } else {
-        const int batch_token = place.first % batch_tokens + lane;
-        const std::int32_t token = __shfl_sync(~0u, batch_token - lane < 32 ? tokens[0] : tokens[1], batch_token % 32);
-        if (lane < step_tokens) copy_heads(to, lane * kl_heads, r, task.head, token, full);
+      if (threadIdx.x % 32 == 0) {
+        arrive_expecting(full, copied_bytes);
+        if (!place.student) copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
       }
+      __syncwarp();
+      if (place.student && batch.has_place()) copy_index_head(to, batch.place(), r, task.head, batch.token(), full);
+      __syncwarp();
     }
     done += tiles;
   });
@@ -172,7 +165,7 @@ __global__ void __launch_bounds__(threads, 1) score(const __grid_constant__ kl_r
   auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
-      make_barrier(&m.full[i], 1);
+      make_barrier(&m.full[i], copying_warps);
       make_barrier(&m.empty[i], group_threads / 32);
     }
     publish_barriers();
@@ -182,7 +175,7 @@ __global__ void __launch_bounds__(threads, 1) score(const __grid_constant__ kl_r
   __syncthreads();
   if (threadIdx.x < group_threads) {
     give_registers<copier_registers>();
-    if (threadIdx.x < 32) copy_rows(r, m);
+    copy_rows(r, m);
   } else {
     take_registers<scorer_registers>();
     score_rows<T>(r, m);

@@ -2,17 +2,18 @@
 // Scores of blocks for few query tokens, at the pace at which memory gives keys: each is read once for all rows (token,
 // head) of its sequence.
 //
-// The blocks of all sequences are numbered one after the other. One warp of a thread block brings blocks to a ring in
-// shared memory by the copy engine and writes their scores; eight warps multiply, 16 keys of each block. Keys are the
-// rows of the products and queries their columns, so that eight queries cost no more than there are.
+// The blocks of all sequences are numbered one after the other. Warps are on their own: each takes a block at a time, in
+// units of 32 keys, which the copy engine brings to its ring in shared memory. Keys are the rows of the products and
+// queries their columns, so that eight queries cost no more than there are.
 //
-// Which blocks are whose: the first few of each thread block are known from the start. Memory doesn't serve all
-// multiprocessors alike, so the others are handed out as they are asked for.
+// Which blocks are whose: the first two of each warp are known from the start. Memory doesn't serve all multiprocessors
+// alike, so the others are handed out as they are asked for.
 #pragma once
 
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda_sm90/bulk_copies.cuh"
 #include "kernels/cuda_sm90/decode_rows.cuh"
+#include "kernels/cuda_sm90/widening.cuh"
 
 namespace msabench::cuda_sm90 {
 
@@ -23,41 +24,46 @@ struct score_stream_call {
   bool whole_rows;  ///< -infinity past the visible blocks as well
   int page_blocks;  ///< of a page
   // 0 when the kernel before is done; nullptr if there is none.
-  std::uint32_t* handed;  ///< blocks handed out beyond the first ones; nullptr: each thread block has every so-manieth
+  std::uint32_t* handed;  ///< blocks handed out beyond the first ones; nullptr: each warp has every so-manieth
   std::uint32_t* done;    ///< [sequences] blocks whose scores are there; nullptr = not wanted
 };
 
 /// A block of keys and the rows that it is multiplied with.
 struct stream_block {
-  std::int32_t first_row;   ///< the sequence's first token
-  std::int32_t tokens;      ///< 0: no block, and none after it
-  std::int32_t first_sees;  ///< keys that the first token sees
-  std::int32_t visible;     ///< keys of the sequence that any of them sees
-  std::int32_t block;       ///< of the sequence
+  std::int32_t first_row;  ///< the sequence's first token
+  std::int32_t tokens;     ///< 0: no block, and none after it
+  std::int32_t length;     ///< keys of the sequence
+  std::int32_t block;      ///< of the sequence
   std::int32_t sequence;
+
+  __device__ int first_sees() const { return length - tokens + 1; }  ///< keys that the first token sees
+};
+struct alignas(16) stream_unit {
+  stream_block block;
+  std::int32_t key;  ///< the first of the unit
 };
 
-template <class T, int octets_, int stages_>
+template <class Stored, int octets_, int stages_>
 struct stream_shape {
-  using value = T;
+  using value = multiplied<Stored>;
+  static constexpr bool is_e4m3 = cuda_sm90::is_e4m3<Stored>;
   static constexpr int octets = octets_, rows = 8 * octets;
   static constexpr int parts = (octets + 3) / 4,
-                       part_octets = octets / parts;                 ///< whose queries registers have room for
-  static constexpr int warps = 8, warp_keys = decode_block / warps;  ///< of those that multiply
-  static constexpr int threads = 32 * (warps + 1), stages = stages_;
-  static constexpr int first_blocks =
-      8;  ///< of a thread block; those that have no stage yet go to the second-level cache
-  static constexpr int width = 128, pieces = width / cuda::piece_elements, groups = pieces / 4;
-  static constexpr int row_bytes = width * 2;
+                       part_octets = octets / parts;  ///< whose queries registers have room for
+  static constexpr int warps = 8, threads = 32 * warps, stages = stages_;
+  static constexpr int first_blocks = 2;  ///< of each warp
+  static constexpr bool brings_closer = true;
+  static constexpr int unit_keys = 32, tiles = unit_keys / 16;
+  static constexpr int width = 128, groups = width / 32;                             ///< of 16-bit pieces
+  static constexpr int row_bytes = width * sizeof(Stored), pieces = row_bytes / 16;  ///< as they are stored
   /// Thread blocks on a multiprocessor: one, and where registers are enough, room for the kernel that comes next.
   static constexpr int resident = octets <= 2 ? 2 : 1;
-  static_assert(warp_keys == 16);
 
   struct memory {
-    alignas(128) uint4 ring[stages][decode_block * pieces];
-    float best[stages][warps][rows];  ///< products of a warp's keys
-    stream_block blocks[stages];
-    barrier full[stages], empty[stages];
+    alignas(128) uint4 ring[warps][stages][unit_keys * pieces];
+    stream_unit units[warps][stages];
+    float scales[warps][stages][is_e4m3 ? unit_keys : 1];
+    barrier full[warps][stages];
   };
 };
 
@@ -65,8 +71,26 @@ struct stream_shape {
 /// at a time.
 class block_finder {
  public:
-  __device__ explicit block_finder(const index_call& c) : rows_(c.rows), most_keys_(c.max_blocks * decode_block) {
-    load();
+  __device__ explicit block_finder(const index_call& c) : rows_(c.rows), most_keys_(c.max_blocks * decode_block) {}
+
+  /// Before the first find.
+  __device__ void load() {
+    const int lane = threadIdx.x % 32, batch = static_cast<int>(rows_.batch);
+    const int of = min(base_ + lane, batch - 1);
+    // All at once, not one after the other.
+    const int after = rows_.cu_seqlens_q[of + 1];
+    first_ = rows_.cu_seqlens_q[of];
+    // What lies behind the last column of scores is cut off, as keys_seen does.
+    length_ = min(rows_.kv_lens[of], most_keys_);
+    tokens_ = base_ + lane < batch ? after - first_ : 0;
+    blocks_ = tokens_ > 0 ? (max(0, length_) + decode_block - 1) / decode_block : 0;
+    int with_own = blocks_;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int left = __shfl_up_sync(cuda::all_lanes, with_own, distance);
+      if (lane >= distance) with_own += left;
+    }
+    end_ = before_ + with_own;
   }
 
   /// Each lane may ask for another block, those with `asks`; greater lanes for greater numbers. Without rows if there is
@@ -82,7 +106,7 @@ class block_finder {
       const int first = __shfl_sync(cuda::all_lanes, first_, at), length = __shfl_sync(cuda::all_lanes, length_, at);
       const int tokens = __shfl_sync(cuda::all_lanes, tokens_, at);
       if (asks && number < end) {
-        found = {first, tokens, length - tokens + 1, min(length, most_keys_), number - (end - blocks), base_ + at};
+        found = {first, tokens, length, number - (end - blocks), base_ + at};
         asks = false;
       }
       if (base_ + 32 >= rows_.batch || !__any_sync(cuda::all_lanes, asks)) return found;
@@ -93,25 +117,6 @@ class block_finder {
   }
 
  private:
-  __device__ void load() {
-    const int lane = threadIdx.x % 32, batch = static_cast<int>(rows_.batch);
-    const int of = min(base_ + lane, batch - 1);
-    // All at once, not one after the other.
-    const int after = rows_.cu_seqlens_q[of + 1];
-    first_ = rows_.cu_seqlens_q[of];
-    length_ = rows_.kv_lens[of];
-    tokens_ = base_ + lane < batch ? after - first_ : 0;
-    // What lies behind the last column of scores is cut off, as keys_seen does.
-    blocks_ = tokens_ > 0 ? (max(0, min(length_, most_keys_)) + decode_block - 1) / decode_block : 0;
-    int with_own = blocks_;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int left = __shfl_up_sync(cuda::all_lanes, with_own, distance);
-      if (lane >= distance) with_own += left;
-    }
-    end_ = before_ + with_own;
-  }
-
   const lengths& rows_;
   int most_keys_;
   int base_ = 0, before_ = 0;                   // the first of these sequences, and blocks before it
@@ -133,12 +138,12 @@ class block_keys {
   __device__ bool has_origin(int block) const {
     return keys_.block_table == nullptr || block < keys_.table_columns * page_blocks_;
   }
-  __device__ const char* address(int origin, int block) const {
+  /// Of a block's first key, or its scale.
+  template <class Strides>
+  __device__ std::int64_t element(const Strides& s, int origin, int block) const {
     const bool paged = keys_.block_table != nullptr;
     const int behind = paged ? (page_blocks_ == 1 ? 0 : block % page_blocks_) : block;  // blocks
-    return keys_.data + (origin * (paged ? keys_.page_stride : keys_.token_stride) +
-                         std::int64_t{behind} * decode_block * keys_.token_stride) *
-                            2;
+    return origin * (paged ? s.page_stride : s.token_stride) + std::int64_t{behind} * decode_block * s.token_stride;
   }
 
  private:
@@ -146,134 +151,152 @@ class block_keys {
   int page_blocks_;
 };
 
-/// The warp that brings blocks and writes their scores.
+/// Whether keys have a scale each, which their products are multiplied by before the greatest is looked for.
+template <class S>
+__device__ bool has_key_scales(const score_stream_call& s) {
+  return S::is_e4m3 && s.index.keys.scale.token_stride != 0;
+}
+
+/// What a row's products are multiplied by.
+template <class S>
+__device__ float row_factor(const score_stream_call& s, std::int64_t row, int head) {
+  const index_call& c = s.index;
+  float factor = c.scale;
+  if (c.q_scale != nullptr) factor *= c.q_scale[row * c.q_scale_row_stride + head * c.q_scale_head_stride];
+  if (c.keys.scale.data != nullptr && !has_key_scales<S>(s)) factor *= c.keys.scale.data[0];
+  return factor;
+}
+
+/// Brings a warp its blocks. It is ahead of the products, and looks up where the next block lies while the copies of one
+/// are started.
 template <class S>
 class block_carrier {
  public:
-  __device__ block_carrier(const score_stream_call& s, typename S::memory& shared)
-      : s_(s), shared_(shared), keys_(s), key_bytes_(s.index.keys.token_stride * 2), policy_(read_once()) {}
-
-  __device__ void run() {
-    const int lane = threadIdx.x % 32, turn = static_cast<int>(gridDim.x);
-    const int number = static_cast<int>(blockIdx.x) + lane * turn;
+  __device__ block_carrier(const score_stream_call& s, int warp, typename S::memory& shared)
+      : s_(s),
+        scales_(&shared.scales[warp][0][0]),
+        ring_(&shared.ring[warp][0][0]),
+        units_(shared.units[warp]),
+        full_(shared.full[warp]),
+        keys_(s),
+        key_bytes_(s.index.keys.token_stride * element_bytes),
+        policy_(read_once()),
+        finder_(s.index) {
+    // If all sequences are as long as they can be, this is where the first blocks lie; so the lengths need not be waited
+    // for first.
+    const index_call& c = s.index;
+    const int lane = threadIdx.x % 32, turn = static_cast<int>(gridDim.x) * S::warps;
+    const int number = static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) * warp + lane * turn;
     const bool asks = lane < S::first_blocks;
-    // If all sequences are as long as they can be, this is where it lies; so the lengths need not be waited for first.
-    const index_call& c = s_.index;
     const int columns = static_cast<int>(c.max_blocks), sequence = number / columns,
               block = number - sequence * columns;
     const bool is_guessed = asks && sequence < c.rows.batch && keys_.has_origin(block);
-    const int guess = is_guessed ? keys_.origin(sequence, block) : 0;
-    block_finder finder(c);
-    const stream_block mine = finder.find(number, asks);
-    int origin = guess;
+    int origin = is_guessed ? keys_.origin(sequence, block) : 0;
+    finder_.load();
+    const stream_block mine = finder_.find(number, asks);
     if (mine.tokens > 0 && !(is_guessed && mine.sequence == sequence && mine.block == block))
       origin = keys_.origin(mine.sequence, mine.block);
-    if (lane < S::stages)
-      start(lane, mine, origin);
-    else
-      bring_closer(mine, origin);
-    prefetch_queries(mine);
-    __syncwarp();
+    next_ = lane_block(mine, 0);
+    next_origin_ = __shfl_sync(cuda::all_lanes, origin, 0);
+    take();
+    next_ = lane_block(mine, 1);
+    next_origin_ = __shfl_sync(cuda::all_lanes, origin, 1);
+    number_ = static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) * warp + S::first_blocks * turn;
+  }
 
-    // The one after those, whose place is looked up while others are on their way.
-    cuda::wait_for_previous();
-    cuda::let_next_begin();  // which may read `done`
-    int in_turn = static_cast<int>(blockIdx.x) + S::first_blocks * turn;
-    const auto claim = [&] {
-      if (s_.handed != nullptr) return lane == 0 ? static_cast<int>(atomicAdd(s_.handed, 1u)) : 0;
-      in_turn += turn;
-      return in_turn - turn;
-    };
-    const int handed_from = s_.handed != nullptr ? S::first_blocks * turn : 0;
-    stream_block ahead{};
-    int ahead_origin = 0, claimed = claim();
-    const auto look_ahead = [&] {
-      const int next = __shfl_sync(cuda::all_lanes, claimed, 0) + handed_from, before = ahead.first_row;
-      ahead = finder.find(next, true);
-      if (ahead.tokens == 0) return;
-      claimed = claim();
-      ahead_origin = keys_.origin(ahead.sequence, ahead.block);
-      if (ahead.first_row != before) prefetch_queries(ahead);
-    };
-    look_ahead();
-
-    ring_place<S::stages> place;
-    int written = -1;  // the sequence of the block before
-#pragma unroll 1
-    for (int next = S::stages;; ++next, place.next()) {
-      const stream_block block = shared_.blocks[place.stage];
-      if (block.tokens != 0) wait_for(&shared_.empty[place.stage], place.parity);
-      // Not at once: its scores have to be in memory.
-      if (s_.done != nullptr && written >= 0 && lane == 0) add_one(s_.done + written);
-      if (block.tokens == 0) return;
-      written = block.sequence;
-      write_scores(block, shared_.best[place.stage]);
-      __syncwarp();
-      if (next < S::first_blocks) {
-        if (lane == next) start(place.stage, mine, origin);
-      } else {
-        if (lane == 0) start(place.stage, ahead, ahead_origin);
-        if (ahead.tokens > 0) look_ahead();
-      }
-      __syncwarp();
+  /// Starts the copy of the next unit, or says that there is none.
+  __device__ void fill(int stage) {
+    const int lane = threadIdx.x % 32;
+    barrier* const full = full_ + stage;
+    if (lane == 0) units_[stage] = {now_, key_};
+    if (now_.tokens == 0) {
+      if (lane == 0) arrive(full);
+      if (has_key_scales<S>(s_)) arrive(full);
+      return;
     }
+    const int keys = min(S::unit_keys, now_.length - key_);
+    uint4* const to = ring_ + stage * S::unit_keys * S::pieces;
+    if (lane == 0) arrive_expecting(full, keys * S::row_bytes);
+    if (key_bytes_ == S::row_bytes) {
+      if (lane == 0) copy_bytes(to, from_, keys * S::row_bytes, full, policy_);
+    } else if (lane < keys) {
+      copy_bytes(to + lane * S::pieces, from_ + lane * key_bytes_, S::row_bytes, full, policy_);
+    }
+    if (has_key_scales<S>(s_)) {
+      if (lane < keys)
+        copy_word(scales_ + stage * S::unit_keys + lane, scale_ + lane * s_.index.keys.scale.token_stride);
+      arrive_when_copied(full);
+      scale_ += S::unit_keys * s_.index.keys.scale.token_stride;
+    }
+    key_ += S::unit_keys;
+    from_ += S::unit_keys * key_bytes_;
+    if (key_ % decode_block == 0 || key_ >= now_.length) {
+      take();
+      if (now_.tokens > 0) look_ahead();
+    }
+  }
+
+  /// The rest of the present block to the second-level cache.
+  __device__ void bring_closer() const {
+    const int keys = min(decode_block - key_ % decode_block, now_.length - key_);
+    if (now_.tokens > 0 && key_bytes_ == S::row_bytes && threadIdx.x % 32 == 0)
+      prefetch_bytes(from_, keys * S::row_bytes, policy_);
+  }
+
+  /// Asks for the block after the next, if that has not been done.
+  __device__ void claim() {
+    if (has_claim_) return;
+    has_claim_ = true;
+    if (s_.handed == nullptr) {
+      claimed_ = number_;
+      number_ += static_cast<int>(gridDim.x) * S::warps;
+      return;
+    }
+    cuda::wait_for_previous();
+    if (threadIdx.x % 32 == 0) claimed_ = static_cast<int>(atomicAdd(s_.handed, 1u));
   }
 
  private:
-  __device__ int keys_of(const stream_block& b) const { return min(decode_block, b.visible - b.block * decode_block); }
-
-  /// By one lane.
-  __device__ void start(int stage, const stream_block& b, int origin) {
-    barrier* const full = &shared_.full[stage];
-    shared_.blocks[stage] = b;
-    if (b.tokens == 0) return arrive(full);
-    const int keys = keys_of(b);
-    const char* const from = keys_.address(origin, b.block);
-    uint4* const to = shared_.ring[stage];
-    arrive_expecting(full, keys * S::row_bytes);
-    if (key_bytes_ == S::row_bytes) return copy_bytes(to, from, keys * S::row_bytes, full, policy_);
-#pragma unroll 1
-    for (int key = 0; key < keys; ++key)
-      copy_bytes(to + key * S::pieces, from + key * key_bytes_, S::row_bytes, full, policy_);
+  static __device__ stream_block lane_block(const stream_block& b, int lane) {
+    const auto get = [=](int x) { return __shfl_sync(cuda::all_lanes, x, lane); };
+    return {get(b.first_row), get(b.tokens), get(b.length), get(b.block), get(b.sequence)};
   }
 
-  __device__ void bring_closer(const stream_block& b, int origin) {
-    if (b.tokens > 0 && key_bytes_ == S::row_bytes)
-      prefetch_bytes(keys_.address(origin, b.block), keys_of(b) * S::row_bytes, policy_);
+  __device__ void take() {
+    now_ = next_;
+    key_ = now_.block * decode_block;
+    const cache& keys = s_.index.keys;
+    from_ = keys.data + keys_.element(keys, next_origin_, now_.block) * element_bytes;
+    if (has_key_scales<S>(s_)) scale_ = keys.scale.data + keys_.element(keys.scale, next_origin_, now_.block);
   }
 
-  /// Of the sequence of lane 0's block.
-  __device__ void prefetch_queries(const stream_block& b) const {
-    const index_call& c = s_.index;
-    const int first = __shfl_sync(cuda::all_lanes, b.first_row, 0), tokens = __shfl_sync(cuda::all_lanes, b.tokens, 0);
-    constexpr int lines = S::row_bytes / 128;
-    const int line = threadIdx.x % lines;
-    for (int row = threadIdx.x % 32 / lines; row < min(tokens * c.heads, S::rows); row += 32 / lines) {
-      const int token = row / c.heads, head = row - token * c.heads;
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(
-          c.q + ((std::int64_t{first} + token) * c.q_row_stride + head * c.q_head_stride) * 2 + line * 128));
-    }
+  __device__ void look_ahead() {
+    claim();
+    const int first = s_.handed == nullptr ? 0 : S::first_blocks * S::warps * static_cast<int>(gridDim.x);
+    next_ = finder_.find(first + __shfl_sync(cuda::all_lanes, claimed_, 0), true);
+    has_claim_ = false;
+    if (next_.tokens == 0) return;
+    claim();
+    next_origin_ = keys_.origin(next_.sequence, next_.block);
   }
 
-  __device__ void write_scores(const stream_block& b, const float (&best)[S::warps][S::rows]) const {
-    const int heads = s_.index.heads, rows = min(b.tokens * heads, S::rows / heads * heads);
-    const float scale = fabsf(s_.index.scale);
-#pragma unroll 1
-    for (int row = threadIdx.x % 32; row < rows; row += 32) {
-      float most = best[0][row];
-#pragma unroll
-      for (int warp = 1; warp < S::warps; ++warp) most = fmaxf(most, best[warp][row]);
-      const int token = row / heads, head = row - token * heads;
-      s_.scores[(std::int64_t{b.first_row} + token) * s_.row_stride + head * s_.head_stride + b.block] =
-          most == -CUDART_INF_F ? most : scale * most;
-    }
-  }
+  static constexpr int element_bytes = S::row_bytes / S::width;
 
   const score_stream_call& s_;
-  typename S::memory& shared_;
+  float* scales_;
+  uint4* ring_;
+  stream_unit* units_;
+  barrier* full_;
   block_keys keys_;
   std::int64_t key_bytes_;
   std::uint64_t policy_;
+  block_finder finder_;
+  stream_block now_, next_;
+  const char* from_;  // of the next unit's first key
+  const float* scale_ = nullptr;
+  int key_, next_origin_;
+  int number_, claimed_ = 0;
+  bool has_claim_ = false;
 };
 
 /// What a lane multiplies with: pieces t, t + 4, ... of row g of each octet.
@@ -281,104 +304,194 @@ template <class S>
 struct stream_queries {
   uint4 pieces[S::part_octets][S::groups];
 
-  __device__ void load(const index_call& c, const stream_block& b, int part) {
+  __device__ void load(const score_stream_call& s, const stream_block& b, int part) {
+    const index_call& c = s.index;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < S::part_octets; ++n) {
       const int row = 8 * (part * S::part_octets + n) + g, token = row / c.heads, head = row - token * c.heads;
+      const std::int64_t of_row = std::int64_t{b.first_row} + token;
+      const bool there = token < b.tokens;
+      if constexpr (S::is_e4m3) {
+        const char* const from = c.q + of_row * c.q_row_stride + head * c.q_head_stride;
+        // A negative factor makes the least product the best, so it turns the signs.
+        const std::uint32_t signs = there && row_factor<S>(s, of_row, head) < 0 ? 0x80808080u : 0;
 #pragma unroll
-      for (int j = 0; j < S::groups; ++j)
-        pieces[n][j] =
-            token < b.tokens ? cuda::query_piece(c, std::int64_t{b.first_row} + token, head, 4 * j + t) : uint4{};
+        for (int j = 0; j < S::pieces / 4; ++j) {
+          const uint4 piece = there ? __ldg(reinterpret_cast<const uint4*>(from) + 4 * j + t) : uint4{};
+          pieces[n][2 * j] = widen<typename S::value>(piece.x ^ signs, piece.y ^ signs);
+          pieces[n][2 * j + 1] = widen<typename S::value>(piece.z ^ signs, piece.w ^ signs);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < S::groups; ++j)
+          pieces[n][j] = there ? cuda::query_piece(c, of_row, head, 4 * j + t) : uint4{};
+      }
     }
   }
 };
 
-/// Products of a warp's 16 keys with the rows of a part. Added up in the order in which the kernels of cuda do it.
+/// Products of two tiles of 16 keys with the rows of a part. Added up in the order in which the kernels of cuda do it.
 template <class S>
-__device__ void multiply_keys(const uint4* keys, const stream_queries<S>& queries,
-                              float (&products)[S::part_octets][4]) {
+__device__ void multiply_unit(const uint4* unit, const stream_queries<S>& queries,
+                              float (&products)[S::tiles][S::part_octets][4]) {
   using T = typename S::value;
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   // Rows are a multiple of all banks long: odd ones read the other half of 128 bytes first, and then change both over.
   const bool is_odd = g % 2 != 0;
-  const uint4 *const first = keys + g * S::pieces + (is_odd ? 4 : 0) + t, *const other = keys + g * S::pieces +
+  const uint4 *const first = unit + g * S::pieces + (is_odd ? 4 : 0) + t, *const other = unit + g * S::pieces +
                                                                                          (is_odd ? 0 : 4) + t;
 #pragma unroll
-  for (auto& octet : products)
+  for (auto& tile : products)
 #pragma unroll
-    for (float& x : octet) x = 0;
+    for (auto& octet : tile)
 #pragma unroll
-  for (int pair = 0; pair < S::groups / 2; ++pair) {
-    uint4 k[2][2];
+      for (float& x : octet) x = 0;
+  const auto add = [&](const uint4(&keys)[2 * S::tiles], int group) {
+    cuda::query_operands operands[S::tiles];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int tile = 0; tile < S::tiles; ++tile)
+      operands[tile] = cuda::query_operands(keys[2 * tile], keys[2 * tile + 1]);
+#pragma unroll
+    for (int n = 0; n < S::part_octets; ++n) {
+      const uint4& q = queries.pieces[n][group];
+#pragma unroll
+      for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].first, q.x, q.y);
+#pragma unroll
+      for (int tile = 0; tile < S::tiles; ++tile) cuda::mma<T>(products[tile][n], operands[tile].second, q.z, q.w);
+    }
+  };
+#pragma unroll
+  for (int pair = 0; pair < S::pieces / 8; ++pair) {
+    uint4 keys[2][2 * S::tiles];
+#pragma unroll
+    for (int i = 0; i < 2 * S::tiles; ++i) {
       const uint4 a = first[8 * i * S::pieces + 8 * pair], b = other[8 * i * S::pieces + 8 * pair];
-      k[0][i] = {is_odd ? b.x : a.x, is_odd ? b.y : a.y, is_odd ? b.z : a.z, is_odd ? b.w : a.w};
-      k[1][i] = {is_odd ? a.x : b.x, is_odd ? a.y : b.y, is_odd ? a.z : b.z, is_odd ? a.w : b.w};
+      keys[0][i] = {is_odd ? b.x : a.x, is_odd ? b.y : a.y, is_odd ? b.z : a.z, is_odd ? b.w : a.w};
+      keys[1][i] = {is_odd ? a.x : b.x, is_odd ? a.y : b.y, is_odd ? a.z : b.z, is_odd ? a.w : b.w};
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const cuda::query_operands operands(k[half][0], k[half][1]);
+      if constexpr (S::is_e4m3) {
+        uint4 widened[2][2 * S::tiles];
 #pragma unroll
-      for (int n = 0; n < S::part_octets; ++n) {
-        const uint4& q = queries.pieces[n][2 * pair + half];
-        cuda::mma<T>(products[n], operands.first, q.x, q.y);
-        cuda::mma<T>(products[n], operands.second, q.z, q.w);
+        for (int i = 0; i < 2 * S::tiles; ++i) {
+          widened[0][i] = widen<T>(keys[half][i].x, keys[half][i].y);
+          widened[1][i] = widen<T>(keys[half][i].z, keys[half][i].w);
+        }
+        add(widened[0], 4 * pair + 2 * half);
+        add(widened[1], 4 * pair + 2 * half + 1);
+      } else {
+        add(keys[half], 2 * pair + half);
       }
     }
   }
 }
 
-/// Products of keys that a row does not see become -infinity. `key`: the warp's first; `row`: the part's.
+/// Products times the scales of their keys.
 template <class S>
-__device__ void hide_unseen(const index_call& c, const stream_block& b, int key, int row,
-                            float (&products)[S::part_octets][4]) {
+__device__ void scale_keys(const float* scales, float (&products)[S::tiles][S::part_octets][4]) {
+  const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int i = 0; i < 2 * S::tiles; ++i) {
+    const float scale = scales[8 * i + g];
+#pragma unroll
+    for (int n = 0; n < S::part_octets; ++n)
+#pragma unroll
+      for (int column = 0; column < 2; ++column) products[i / 2][n][i % 2 * 2 + column] *= scale;
+  }
+}
+
+/// Products of keys that a row does not see become -infinity. `row`: the part's first.
+template <class S>
+__device__ void hide_unseen(const index_call& c, const stream_unit& unit, int row,
+                            float (&products)[S::tiles][S::part_octets][4]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < S::part_octets; ++n)
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
-      const int sees = cuda::keys_seen(c, b.first_sees, (row + 8 * n + 2 * t + column) / c.heads);
+      const int sees = cuda::keys_seen(c, unit.block.first_sees(), (row + 8 * n + 2 * t + column) / c.heads);
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (key + 8 * i + g >= sees) products[n][2 * i + column] = -CUDART_INF_F;
+      for (int i = 0; i < 2 * S::tiles; ++i)
+        if (unit.key + 8 * i + g >= sees) products[i / 2][n][i % 2 * 2 + column] = -CUDART_INF_F;
     }
 }
 
-/// A warp that multiplies.
+/// Writes the scores of a block: lane 4g + t has the maxima of rows 2t and 2t + 1 of each octet over its keys.
 template <class S>
-__device__ void multiply_blocks(const score_stream_call& s, int warp, typename S::memory& shared) {
+__device__ void write_scores(const score_stream_call& s, const float (&best)[S::octets][2], const stream_block& b) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, heads = s.index.heads;
+#pragma unroll
+  for (int n = 0; n < S::octets; ++n) {
+    const bool odd = g % 2 != 0;
+    float most = odd ? best[n][1] : best[n][0];
+    most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, odd ? best[n][0] : best[n][1], 4));
+    most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 8));
+    most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 16));
+    const int row = 8 * n + 2 * t + g, token = row / heads, head = row - token * heads;
+    if (g >= 2 || token >= b.tokens) continue;
+    const std::int64_t of_row = std::int64_t{b.first_row} + token;
+    const float factor = fabsf(S::is_e4m3 ? row_factor<S>(s, of_row, head) : s.index.scale);
+    s.scores[of_row * s.row_stride + head * s.head_stride + b.block] = most == -CUDART_INF_F ? most : factor * most;
+  }
+}
+
+/// What a warp does.
+template <class S>
+__device__ void score_blocks(const score_stream_call& s, int warp, typename S::memory& shared) {
   const index_call& c = s.index;
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % 32;
+  block_carrier<S> carrier(s, warp, shared);
+#pragma unroll 1
+  for (int stage = 0; stage < S::stages; ++stage) carrier.fill(stage);
+  if (S::brings_closer) carrier.bring_closer();
+  carrier.claim();
+  if (s.handed != nullptr) cuda::let_next_begin();  // which may read `done`
+
   stream_queries<S> queries;
-  int of_row = -1;
+  float best[S::octets][2];
+#pragma unroll
+  for (auto& pair : best) pair[0] = pair[1] = -CUDART_INF_F;
+  int of_row = -1, written = -1;  // first row of the queries; sequence of the block before
 #pragma unroll 1
   for (ring_place<S::stages> place;; place.next()) {
-    wait_for(&shared.full[place.stage], place.parity);
-    const stream_block b = shared.blocks[place.stage];
-    if (b.tokens == 0) return;
-#pragma unroll 1
-    for (int part = 0; part < S::parts; ++part) {
-      if (S::parts > 1 || b.first_row != of_row) queries.load(c, b, part);
-      float products[S::part_octets][4];
-      multiply_keys<S>(shared.ring[place.stage] + warp * S::warp_keys * S::pieces, queries, products);
-      const int row = part * S::part_octets * 8;
-      if ((b.block + 1) * decode_block > cuda::keys_seen(c, b.first_sees, 0))
-        hide_unseen<S>(c, b, b.block * decode_block + warp * S::warp_keys, row, products);
+    wait_for(&shared.full[warp][place.stage], place.parity);
+    const stream_unit unit = shared.units[warp][place.stage];
+    const stream_block& b = unit.block;
+    if (b.tokens == 0) break;
+    const bool hides = unit.key + S::unit_keys > cuda::keys_seen(c, b.first_sees(), 0);
 #pragma unroll
-      for (int n = 0; n < S::part_octets; ++n) {
-        const float even = fmaxf(fmaxf(products[n][0], products[n][2]), -CUDART_INF_F);
-        const float odd = fmaxf(fmaxf(products[n][1], products[n][3]), -CUDART_INF_F);
-        float most = fmaxf(g % 2 != 0 ? odd : even, __shfl_xor_sync(cuda::all_lanes, g % 2 != 0 ? even : odd, 4));
-        most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 8));
-        most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 16));
-        if (g < 2) shared.best[place.stage][warp][row + 8 * n + 2 * t + g] = most;
-      }
+    for (int part = 0; part < S::parts; ++part) {
+      if (S::parts > 1 || b.first_row != of_row) queries.load(s, b, part);
+      float products[S::tiles][S::part_octets][4];
+      multiply_unit<S>(shared.ring[warp][place.stage], queries, products);
+      if (has_key_scales<S>(s)) scale_keys<S>(shared.scales[warp][place.stage], products);
+      if (hides) hide_unseen<S>(c, unit, part * S::part_octets * 8, products);
+#pragma unroll
+      for (int n = 0; n < S::part_octets; ++n)
+#pragma unroll
+        for (int tile = 0; tile < S::tiles; ++tile)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float& most = best[part * S::part_octets + n][i % 2];
+            most = fmaxf(most, products[tile][n][i]);
+          }
     }
     of_row = b.first_row;
+    __syncwarp();  // all lanes have read the unit
+    carrier.fill(place.stage);
+    if ((unit.key + S::unit_keys) % decode_block != 0 && unit.key + S::unit_keys < b.length) continue;
+    write_scores<S>(s, best, b);
+    // Not at once: they have to be in memory.
+    if (s.done != nullptr && written >= 0 && lane == 0) add_one(s.done + written);
+    written = b.sequence;
+#pragma unroll
+    for (auto& pair : best) pair[0] = pair[1] = -CUDART_INF_F;
+  }
+  if (s.done != nullptr && written >= 0) {
     __syncwarp();
-    if (lane == 0) arrive(&shared.empty[place.stage]);
+    if (lane == 0) add_one(s.done + written);
   }
 }
 
@@ -400,19 +513,14 @@ template <class S>
 __global__ void __launch_bounds__(S::threads, S::resident) stream_scores(const __grid_constant__ score_stream_call s) {
   extern __shared__ __align__(128) unsigned char stream_memory[];
   auto& shared = *reinterpret_cast<typename S::memory*>(stream_memory);
-  if (threadIdx.x < 32) {
-    if (threadIdx.x < S::stages) {
-      make_barrier(&shared.full[threadIdx.x], 1);
-      make_barrier(&shared.empty[threadIdx.x], S::warps);
-      publish_barriers();
-    }
-    __syncwarp();
-    arrive_at(1, S::threads);
-    block_carrier<S>(s, shared).run();
-  } else {
-    meet(1, S::threads);
-    multiply_blocks<S>(s, static_cast<int>(threadIdx.x) / 32 - 1, shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (s.handed == nullptr) cuda::let_next_begin();
+  if (lane < S::stages) {
+    make_barrier(&shared.full[warp][lane], has_key_scales<S>(s) ? 1 + 32 : 1);
+    publish_barriers();
   }
+  __syncwarp();
+  score_blocks<S>(s, warp, shared);
   if (s.whole_rows) write_unseen(s);
 }
 

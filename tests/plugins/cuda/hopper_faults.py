@@ -30,6 +30,17 @@ FAULTS = {
     "blocks_past_diagonal": ("cuda_sm90/block_gradients.cu", "at.row(i / 2) < hidden ? weight : 0", "weight", "*_backward/*"),
     # Of the pieces of a long list of readers the last is left out.
     "blocks_lost_piece": ("cuda_sm90/block_gradients.cu", "piece < pieces; ++piece", "piece < pieces - 1; ++piece", "*_backward/*"),
+    # Differences are multiplied while the other warpgroup writes them.
+    "kl_blocks_race": (
+        "cuda_sm90/kl_gradients.cu", "    fence_for_async();\n    meet(multipliers_meet, multipliers);\n    float dq", "    fence_for_async();\n    float dq", "kl/*"),
+    # The normalisers of rows count keys behind a token's own.
+    "kl_blocks_past_diagonal": ("cuda_sm90/kl_scores.cu", "__all_sync(~0u, min(seen[0], seen[1]) == block_keys)", "true", "kl/*"),
+    # Of the parts of differences the low one is left out of dq.
+    "kl_blocks_lost_part": ("cuda_sm90/kl_gradients.cu", "part < 2; ++part", "part < 1; ++part", "kl/*"),
+    # The first head's readers stand for those of all heads.
+    "kl_blocks_one_head": ("cuda_sm90/kl_sums.cu", "head < readers.heads; ++head", "head < 1; ++head", "kl/*"),
+    # The losses of chunks after the first are left out.
+    "kl_blocks_lost_chunk": ("cuda_sm90/kl_sums.cu", "chunks * r.loss_items()", "r.loss_items()", "kl/*"),
     # Keys are multiplied before they have come.
     "prefill_index_unawaited_copy": (
         "cuda_sm90/prefill_index.cu", "    wait_for(&ring.full[place.stage], place.parity);\n    float products", "    float products", "index/*"),
