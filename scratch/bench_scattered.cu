@@ -8,7 +8,7 @@ void bench_scattered(const attend_call& call, const attend_maps& maps, const att
   constexpr std::size_t shared = sizeof(scattered_shared<T>);
   cuda::allow_shared_memory(attend_blocks<T, T>, shared);
   const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
-  const unsigned combine_grid = cuda::grid_blocks(tokens, combine_warps, combine_blocks_resident);
+  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
   for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
     for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
       attend_blocks<T, T><<<static_cast<unsigned>(cuda::multiprocessors()), scattered_shared<T>::threads, shared, stream>>>(

@@ -246,168 +246,110 @@ __global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
   }
 }
 
-constexpr int combine_warps = 4, combine_blocks_resident = 4;
+/// A warp for each token of the heads of a group.
+constexpr int combine_warps = 4;
 
-/// What a warp needs to add up the results of a token, of which the next one's comes meanwhile.
-struct token_results {
-  std::uint32_t places[most_listed];
-  alignas(16) float2 stats[most_listed][token_heads];  ///< greatest score, then weight; and sum of a row
-};
-
-/// A token, as it is listed: what of it is in the lanes of a warp.
-struct listed_lane {
-  std::int32_t item = -1;  ///< negative: there are no more
-  std::uint32_t row = 0, count = 0;
-  listed_block block{};
-
-  listed_lane() = default;
-  __device__ listed_lane(const attend_chunk& chunk, std::int32_t at, std::int32_t end) {
-    if (at >= end) return;
-    item = at;
-    row = chunk.tokens[at].row, count = chunk.tokens[at].count;
-    const int lane = threadIdx.x % 32;
-    if (lane < chunk.topk) block = chunk.blocks[std::int64_t{at} * chunk.topk + lane];
-  }
-};
-
-/// A token and what of this pass is its.
-struct token_visit {
-  std::int32_t item = -1;
-  std::uint32_t row = 0;
-  int count = 0;
-  bool has_earlier = false, has_later = false;
-
-  token_visit() = default;
-  /// Starts the copy of what the results say of their rows.
-  __device__ token_visit(const attend_chunk& chunk, std::uint32_t range, const listed_lane& from, token_results& to)
-      : item(from.item), row(from.row) {
-    const int lane = threadIdx.x % 32;
-    const bool is_block = item >= 0 && lane < static_cast<int>(from.count);
-    const unsigned lanes = __ballot_sync(~0u, is_block && from.block.pass == range);
-    has_earlier = __any_sync(~0u, is_block && from.block.pass < range);
-    has_later = __any_sync(~0u, is_block && from.block.pass > range);
-    count = __popc(lanes);
-    __syncwarp();  // readers of the token before have done
-    if (lanes >> lane & 1) to.places[__popc(lanes & ((1u << lane) - 1))] = from.block.place;
-    __syncwarp();
-    constexpr int pieces = token_heads * sizeof(float2) / 16;
-    for (int i = lane; i < count * pieces; i += 32)
-      cuda::copy_async(cuda::shared_address(to.stats[i / pieces]) + i % pieces * 16,
-                       reinterpret_cast<const char*>(chunk.partial_stats + std::int64_t{to.places[i / pieces]} * 16) +
-                           i % pieces * 16,
-                       true);
-    cuda::commit_copies();
-  }
-};
-
-/// Adds two values to each of four pairs of columns of a row.
+/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t;
+/// greatest score and sum of row `lane % 16`. Between passes it is the output that it would be without later blocks.
 template <class T>
-__device__ void add_words(float (&out)[64], const uint4& four, int part, float factor) {
-  const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 values = cuda::storage<T>::widen(reinterpret_cast<const typename cuda::storage<T>::pair&>(words[i]));
-    const int first = (part % 4 * 4 + i) * 4 + part / 4 * 2;
-    out[first] = __fmaf_rn(values.x, factor, out[first]);
-    out[first + 1] = __fmaf_rn(values.y, factor, out[first + 1]);
-  }
-}
+struct token_state {
+  float out[64];
+  float most, sum;
 
-/// What write_token wrote of a token.
-__device__ inline void read_token(const attend_call& call, std::int64_t row, std::int64_t head, uint4 (&parts)[8]) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  __device__ void add(const uint4& four, int part, float factor) {
+    const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-  for (int part = 0; part < 8; ++part) {
-    const int r = g + part / 4 * 8;
-    const char* const from =
-        call.out + (row * call.out_row_stride + (head * call.group + r) * call.out_head_stride) * 2;
-    parts[part] = r < call.group ? __ldcg(reinterpret_cast<const uint4*>(from + (part % 4 * 4 + t) * 16)) : uint4{};
-  }
-}
-
-/// Adds up what a token has of the blocks of a pass, in ascending order. Between passes, what it has is the output as it
-/// would be without later blocks.
-template <class T>
-__device__ void combine_token(const attend_call& call, const attend_chunk& chunk, const token_visit& visit,
-                              token_results& results) {
-  const int lane = threadIdx.x % 32, g = lane / 4, row = lane % token_heads, parity = lane / token_heads;
-  const auto tokens = static_cast<std::int32_t>(chunk.tokens_of_head());
-  const std::int32_t head = visit.item / tokens, local = visit.item % tokens;
-  float2* const state_stats = chunk.state_stats + std::int64_t{local} * token_heads + row;
-  float2 before{-CUDART_INF_F, 0};
-  uint4 earlier[8];
-  if (visit.has_earlier) {
-    before = *state_stats;
-    read_token(call, visit.row, head, earlier);
-  }
-  // A lane has a row, and every second block; the sums of both are added up in the order of blocks.
-  float most = before.x;
-  for (int i = parity; i < visit.count; i += 2) most = fmaxf(most, results.stats[i][row].x);
-  most = fmaxf(most, __shfl_xor_sync(~0u, most, token_heads));
-  const float reference = cuda::reference_score(most);
-  for (int i = parity; i < visit.count; i += 2) {
-    const float2 stats = results.stats[i][row];
-    results.stats[i][row].x = stats.y * cuda::exp2_approximately(stats.x - reference);
-  }
-  __syncwarp();
-  float out[64] = {}, sum = 0;
-  if (visit.has_earlier) {
-    sum = before.y * cuda::exp2_approximately(before.x - reference);
-    const float weights[2] = {__shfl_sync(~0u, sum, g), __shfl_sync(~0u, sum, g + 8)};
-#pragma unroll
-    for (int part = 0; part < 8; ++part) {
-      std::uint32_t words[4] = {earlier[part].x, earlier[part].y, earlier[part].z, earlier[part].w};
-      transpose_words(words);
-      add_words<T>(out, {words[0], words[1], words[2], words[3]}, part, weights[part / 4]);
+    for (int i = 0; i < 4; ++i) {
+      const float2 values = cuda::storage<T>::widen(reinterpret_cast<const typename cuda::storage<T>::pair&>(words[i]));
+      const int first = (part % 4 * 4 + i) * 4 + part / 4 * 2;
+      out[first] = __fmaf_rn(values.x, factor, out[first]);
+      out[first + 1] = __fmaf_rn(values.y, factor, out[first + 1]);
     }
   }
-  for (int i = 0; i < visit.count; ++i) sum += results.stats[i][row].x;
+  /// What write_token wrote, times the weights of its rows, which are in lanes 0 to 15.
+  __device__ void add_output(const attend_call& call, std::int64_t row, std::int64_t head, float weight) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const float weights[2] = {__shfl_sync(~0u, weight, g), __shfl_sync(~0u, weight, g + 8)};
+#pragma unroll
+    for (int part = 0; part < 8; ++part) {
+      const int r = g + part / 4 * 8;
+      const char* const from =
+          call.out + (row * call.out_row_stride + (head * call.group + r) * call.out_head_stride) * 2;
+      uint4 got{};
+      if (r < call.group) got = __ldcg(reinterpret_cast<const uint4*>(from + (part % 4 * 4 + t) * 16));
+      std::uint32_t words[4] = {got.x, got.y, got.z, got.w};
+      transpose_words(words);
+      add({words[0], words[1], words[2], words[3]}, part, weights[part / 4]);
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(32 * combine_warps)
+    combine_blocks(const __grid_constant__ attend_call call, const __grid_constant__ attend_chunk chunk,
+                   attend_pass pass) {
+  __shared__ float weights_of[combine_warps][most_listed][token_heads];
+  __shared__ std::uint32_t places_of[combine_warps][most_listed];
+  begin_in_turn();
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+  auto& weights = weights_of[warp];
+  auto& places = places_of[warp];
+  const std::int64_t item =
+      pass.group * chunk.heads_of_group * chunk.tokens_of_head() + std::int64_t{blockIdx.x} * combine_warps + warp;
+  const std::int64_t head = item / chunk.tokens_of_head(), local = item % chunk.tokens_of_head();
+  if (head >= min((pass.group + 1) * chunk.heads_of_group, chunk.heads)) return;
+  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
+  const listed_token token = chunk.tokens[item];
+  const bool is_block = lane < static_cast<int>(token.count);
+  const listed_block block = is_block ? chunk.blocks[item * chunk.topk + lane] : listed_block{};
+  const unsigned lanes = __ballot_sync(~0u, is_block && block.pass == static_cast<unsigned>(pass.range));
+  const int count = __popc(lanes);
+  if (count == 0) return;
+  const bool has_earlier = __any_sync(~0u, is_block && block.pass < static_cast<unsigned>(pass.range));
+  const bool has_later = __any_sync(~0u, is_block && block.pass > static_cast<unsigned>(pass.range));
+  if (lanes >> lane & 1) places[__popc(lanes & ((1u << lane) - 1))] = block.place;
+  __syncwarp();
+
+  // A lane has a row, and every second block; the sums of both are added up in the order of blocks.
+  token_state<T> state{};
+  float2* const state_stats = chunk.state_stats + local * token_heads + lane % token_heads;
+  const float2 before = has_earlier ? *state_stats : float2{-CUDART_INF_F, 0};
+  state.most = before.x;
+  const int row = lane % token_heads, parity = lane / token_heads;
+  float most = state.most;
+  for (int i = parity; i < count; i += 2)
+    most = fmaxf(most, __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row).x);
+  most = fmaxf(most, __shfl_xor_sync(~0u, most, token_heads));
+  const float reference = cuda::reference_score(most);
+  for (int i = parity; i < count; i += 2) {
+    const float2 stats = __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row);
+    weights[i][row] = stats.y * cuda::exp2_approximately(stats.x - reference);
+  }
+  __syncwarp();
+  if (has_earlier) {
+    state.sum = before.y * cuda::exp2_approximately(before.x - reference);
+    state.add_output(call, token.row, head, state.sum);
+  }
+  state.most = most;
+  for (int i = 0; i < count; ++i) state.sum += weights[i][row];
 
 #pragma unroll 2
-  for (int i = 0; i < visit.count; ++i) {
-    const uint4* const from = chunk.partial_out + std::int64_t{results.places[i]} * 8 * 32 + lane;
+  for (int i = 0; i < count; ++i) {
+    const uint4* const from = chunk.partial_out + std::int64_t{places[i]} * 8 * 32 + lane;
     uint4 parts[8];
 #pragma unroll
     for (int part = 0; part < 8; ++part) parts[part] = __ldcs(from + part * 32);
-    const float factors[2] = {results.stats[i][g].x, results.stats[i][g + 8].x};
+    const float factors[2] = {weights[i][g], weights[i][g + 8]};
 #pragma unroll
-    for (int part = 0; part < 8; ++part) add_words<T>(out, parts[part], part, factors[part / 4]);
+    for (int part = 0; part < 8; ++part) state.add(parts[part], part, factors[part / 4]);
   }
-  const float inverse = cuda::inverse_sum(sum);
-  write_token<T>(call, visit.row, head, out, {__shfl_sync(~0u, inverse, g), __shfl_sync(~0u, inverse, g + 8)});
-  if (visit.has_later) {
-    if (lane < token_heads) *state_stats = {most, sum};
+  const float inverses[2] = {cuda::inverse_sum(__shfl_sync(~0u, state.sum, g)),
+                             cuda::inverse_sum(__shfl_sync(~0u, state.sum, g + 8))};
+  write_token<T>(call, token.row, head, state.out, inverses);
+  if (has_later) {
+    if (lane < token_heads) *state_stats = {state.most, state.sum};
   } else if (lane < call.group) {
-    write_lse(call, visit.row, head, row, most, sum);
-  }
-}
-
-/// A warp has every so manieth token of the heads of a group.
-template <class T>
-__global__ void __launch_bounds__(32 * combine_warps, combine_blocks_resident)
-    combine_blocks(const __grid_constant__ attend_call call, const __grid_constant__ attend_chunk chunk,
-                   attend_pass pass) {
-  __shared__ token_results shared[combine_warps][2];
-  begin_in_turn();
-  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
-  auto& results = shared[threadIdx.x / 32];
-  const auto range = static_cast<std::uint32_t>(pass.range);
-  const auto tokens = static_cast<std::int32_t>(chunk.tokens_of_head());
-  const auto step = static_cast<std::int32_t>(gridDim.x) * combine_warps;
-  const std::int32_t end = min((pass.group + 1) * chunk.heads_of_group, chunk.heads) * tokens;
-  std::int32_t at = pass.group * chunk.heads_of_group * tokens +
-                    static_cast<std::int32_t>(blockIdx.x * combine_warps + threadIdx.x / 32);
-  // While one token is added up, the results of the next are looked up, and the one after that is read.
-  token_visit visit(chunk, range, {chunk, at, end}, results[0]);
-  listed_lane next(chunk, at + step, end);
-  for (int buffer = 0; visit.item >= 0; buffer ^= 1) {
-    at += step;
-    const token_visit following(chunk, range, next, results[buffer ^ 1]);
-    next = {chunk, at + step, end};
-    cuda::wait_copies<1>();
-    __syncwarp();
-    if (visit.count > 0) combine_token<T>(call, chunk, visit, results[buffer]);
-    visit = following;
+    write_lse(call, token.row, head, row, state.most, state.sum);
   }
 }
 
@@ -416,7 +358,7 @@ void attend_as(const attend_call& call, const attend_maps& maps, const attend_ch
   using S = scattered_shared<Stored>;
   cuda::allow_shared_memory(attend_blocks<T, Stored>, sizeof(S));
   const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
-  const unsigned combine_grid = cuda::grid_blocks(tokens, combine_warps, combine_blocks_resident);
+  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
   for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
     for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
       launch_in_turn(attend_blocks<T, Stored>, static_cast<unsigned>(cuda::multiprocessors()), S::threads, sizeof(S),
