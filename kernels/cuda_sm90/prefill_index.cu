@@ -56,7 +56,6 @@ struct sweep_shape {
   static constexpr int barrier_room = 256;
   static constexpr int stages =
       std::min(8, (room - barrier_room - row_groups * group_bytes) / (stage_bytes + scale_bytes));
-  static_assert(stages >= 3);  // for the turns of copy_scales
 
   // Offsets: tiles of keys, then the queries of each group, then scales of keys, then barriers.
   static constexpr int queries = stages * stage_bytes;
@@ -142,27 +141,36 @@ __device__ key_scales& scales_of(char* tiles, int stage) {
   return *reinterpret_cast<key_scales*>(tiles + shape::scales + stage * shape::scale_bytes);
 }
 
-/// One of three warps, which take turns at tiles, as the way to scales through a table takes longer than a tile.
+/// One of three warps, which take turns at tiles. A warp reads the scales of its next tile before it waits for room for
+/// those of this one, as the way to them through a table takes longer than a tile.
 template <class shape>
 __device__ void copy_scales(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   constexpr int warps = 3, each = tile_keys / 32;
-  const kernels::scales& all = s.index.keys.scale;
-  const int lane = threadIdx.x % 32;
-  int turn = static_cast<int>(threadIdx.x) / 32 - 1;
-  ring_place<shape::stages> place;
-#pragma unroll 1
-  for (int tile = work.from; tile < work.to; ++tile, place.next()) {
-    if (turn-- > 0) continue;
-    turn = warps - 1;
+  static_assert(shape::stages >= warps);
+  const int lane = threadIdx.x % 32, first = static_cast<int>(threadIdx.x) / 32 - 1;
+  const auto read = [&](int tile, float(&to)[each]) {
+    if (tile >= work.to) return;
+    const kernels::scales& all = s.index.keys.scale;
     const tile_place at(s.index.keys, work.tokens.sequence, tile);
     const float* const from = all.data + at.page * all.page_stride + (at.row + lane) * all.token_stride;
-    float scales[each];
 #pragma unroll
     for (int i = 0; i < each; ++i)
-      scales[i] = tile * tile_keys + 32 * i + lane < work.end ? from[32 * i * all.token_stride] : 0;
+      to[i] = tile * tile_keys + 32 * i + lane < work.end ? from[32 * i * all.token_stride] : 0;
+  };
+  ring_place<shape::stages> place;
+  for (int i = 0; i < first; ++i) place.next();
+  float scales[each] = {}, next[each] = {};
+  read(work.from + first, scales);
+#pragma unroll 1
+  for (int tile = work.from + first; tile < work.to; tile += warps) {
+    read(tile + warps, next);
     wait_for(&ring.empty[place.stage], place.parity ^ 1);
     scales_of<shape>(tiles, place.stage).fill(scales);
     arrive(&ring.full[place.stage]);
+#pragma unroll
+    for (int i = 0; i < each; ++i) scales[i] = next[i];
+#pragma unroll
+    for (int i = 0; i < warps; ++i) place.next();
   }
 }
 
@@ -307,36 +315,54 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
     finish_products<0>();
     pin(products);
 
-    const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
-    float scores[2];
+    float scores[2] = {};
     bool taken[2];
-    const auto look_up = [&] {  // which scores have a place
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        scores[half] *= factors[half];
-        const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
-        taken[half] = ranked && best[half].takes(scores[half]);
-      }
-      return taken[0] || taken[1];
+    const auto look_up = [&](int half) {  // whether a score has a place
+      scores[half] *= factors[half];
+      const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
+      taken[half] = ranked && best[half].takes(scores[half]);
     };
-    bool can_be_taken = true;  // by the warp
+    const auto any_taken = [&] { return __any_sync(all_lanes, taken[0] || taken[1]) != 0; };
+    const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
+    const int seen[2] = {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys};
     if constexpr (shape::scales_keys) {
+      const key_scales& scales = scales_of<shape>(tiles, place.stage);
+      taken[0] = taken[1] = true;
       if (is_seen) {
         key_scales::row_bounds(products, limits, scores);
-        can_be_taken = __any_sync(all_lanes, look_up());
+        look_up(0), look_up(1);
+      } else {
+        hide_unseen(products, seen, CUDART_NAN_F);  // whatever it is multiplied by
       }
-      if (can_be_taken) scales_of<shape>(tiles, place.stage).multiply(products);
-      __syncwarp();  // all lanes have read
-    }
-    if (lane == 0) arrive(&ring.empty[place.stage]);
-    if (!can_be_taken) continue;
-    if (!is_seen) hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
-    const bool are_right = quick_row_maxima(products, scores);
-    if (!__any_sync(all_lanes, look_up() || !are_right)) continue;
-    if (__any_sync(all_lanes, !are_right)) {
+      const bool can_be_taken = any_taken();
+      if (can_be_taken)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) scores[half] = careful_row_maximum(products, half);
-      look_up();
+        for (int half = 0; half < 2; ++half) {
+          if (!__any_sync(all_lanes, taken[half])) continue;
+          scores[half] = scales.row_maximum({products, half});
+          look_up(half);
+        }
+      __syncwarp();  // all lanes have read
+      if (lane == 0) arrive(&ring.empty[place.stage]);
+      if (!can_be_taken || !any_taken()) continue;
+    } else {
+      if (lane == 0) arrive(&ring.empty[place.stage]);
+      if (!is_seen) hide_unseen(products, seen, -CUDART_INF_F);
+      bool are_sound = true;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        scores[half] = quick_row_maximum(row_products{products, half});
+        are_sound &= is_sound(scores[half]);
+        look_up(half);
+      }
+      // Mostly neither is so, which one vote tells.
+      if (!__any_sync(all_lanes, taken[0] || taken[1] || !are_sound)) continue;
+      if (__any_sync(all_lanes, !are_sound))
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          scores[half] = careful_row_maximum(row_products{products, half});
+          look_up(half);
+        }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
