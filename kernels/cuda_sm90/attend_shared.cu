@@ -22,6 +22,9 @@ struct shared_tile_memory {
   static constexpr int block_stages = 2, query_stages = 2, consumers = tile_tokens / warpgroup_tokens;
   static constexpr int threads = 128 * (1 + consumers), producer_registers = scaled ? 88 : 56,
                        consumer_registers = scaled ? 208 : 224;
+  // Nobody gets more than a thread block has from the start.
+  static_assert((producer_registers + consumers * consumer_registers) * 128 <= 65536 / threads / 8 * 8 * threads);
+
 
   alignas(1024) unsigned char keys[block_stages][block_bytes];
   alignas(1024) unsigned char values[block_stages][block_bytes];

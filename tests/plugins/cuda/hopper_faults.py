@@ -22,6 +22,12 @@ FAULTS = {
     "scattered_other_scale": (
         "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.value_scales[at.stage])", "scale_columns(scores, shared.key_scales[at.stage])",
         "attend/*"),
+    # What a token has of earlier ranges of blocks is left out.
+    "scattered_lost_range": (
+        "cuda_sm90/attend_scattered.cu", "    state.add_output(call, token.row, head, state.sum);\n", "", "attend/*"),
+    # Sums of another greatest score are added up as they are.
+    "scattered_stale_sums": (
+        "cuda_sm90/attend_scattered.cu", "stats.y * cuda::exp2_approximately(stats.x - reference)", "stats.y", "attend/*"),
     # A token of a tile reads what its neighbours have selected.
     "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
     # dS is multiplied while the other warpgroup writes it.
