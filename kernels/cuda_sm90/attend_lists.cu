@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
     place += __popc(firsts[other] & static_cast<std::uint32_t>((std::uint64_t{1} << below[other]) - 1));
   }
 
-  const bool together = pairs > 0 && reads_together(shared, pairs);
+  const bool together = pairs > 0 && (chunk.tokens_alone || reads_together(shared, pairs));
   if (together) {
     if (threadIdx.x == 0) {
       tile_place = atomicAdd(chunk.tile_counts, 1u);
@@ -253,6 +253,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.max_blocks = max_blocks(p);
   chunk.heads = p.hkv;
   chunk.topk = p.topk;
+  chunk.tokens_alone = stores_no_partials(p);
   const std::int64_t all_tiles = std::max<std::int64_t>(1, cuda::token_tile_bound(p.total_q, p.batch, tile_tokens));
   const std::int64_t tokens = chunk_tokens(p);
   chunk.tiles = p.total_q <= tokens ? all_tiles : ceil_div(tokens, tile_tokens);

@@ -28,6 +28,8 @@ inline constexpr std::uint32_t pair_cost = 14;
 constexpr bool reads_together(std::uint32_t blocks, std::uint32_t pairs) {
   return blocks * tile_tokens * 8 <= pairs * pair_cost;
 }
+/// Tokens that are alone in their sequences read as tiles of one, whatever that costs: their results are in fp32 to the end.
+inline bool stores_no_partials(const msabench_problem& p) { return p.max_q_len == 1; }
 /// Blocks that such a tile has at the most.
 constexpr std::int64_t most_shared_blocks(std::int64_t topk) { return topk * pair_cost / 8; }
 
@@ -76,6 +78,7 @@ struct attend_chunk {
   std::int64_t pairs_of_head, pairs_of_pass, works_of_group;  ///< at the most
   std::int64_t blocks_of_tile;                                ///< room for
   std::int32_t heads, topk;
+  bool tokens_alone;  ///< of a sequence: they read their blocks as tiles of one token, and store no partial results
   std::int32_t heads_of_group, groups, ranges;
 
   std::uint32_t* counts;        ///< [heads][sequences * max_blocks] pairs; 0 at the start, and so are
