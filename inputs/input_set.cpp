@@ -152,7 +152,7 @@ buffer& fill_job::input(slot s) const {
 
 void prepare_whole(buffer& b, std::uint64_t seed) {
   const std::uint64_t bytes = b.region->bytes();
-  fill_poison({b.region->data(), bytes}, b.desc.type, input_poison_launch, seed);
+  fill_poison_in_parts({b.region->data(), bytes}, b.desc.type, input_poison_launch, seed);
   const auto end = static_cast<std::uint64_t>(b.desc.span_elements() * size_bytes(b.desc.type));
   b.contents = {{0, end, extent::kind::filled}};
   if (end < bytes) b.contents.push_back({end, bytes, extent::kind::poisoned});

@@ -18,8 +18,8 @@ namespace {
 // Share of the machine's limits that an implementation is taken to reach before it has been seen.
 constexpr double assumed_efficiency = 0.25;
 constexpr double call_s = 5e-6;
-// The generator and the oracle on so many cores.
-constexpr double assumed_cores = 2;
+// The generator and the oracle on so many cores; what they do on one of them rules beyond the most.
+constexpr int assumed_cores = 2, most_cores = 8;
 constexpr double made_bytes_per_s = 0.35e9, copied_bytes_per_s = 0.35e9, uploaded_bytes_per_s = 1e9;
 constexpr double assumed_device_bytes_per_s = 0.5e12;
 constexpr double oracle_triples_per_s = 5e6;
@@ -40,7 +40,7 @@ void point_costs::begin(const perf_ceilings& limits, const conditions& here) {
   // Who asks gets a share of the processors however much the others want: a third, until more is known.
   constexpr double most = 2.0 / 3;
   copies_slower_ = 1 / (1 - std::clamp(here.others, 0.0, most));
-  inputs_slower_ = verification_slower_ = copies_slower_ * assumed_cores / std::max(here.cores, 1);
+  inputs_slower_ = verification_slower_ = copies_slower_ * assumed_cores / std::clamp(here.cores, 1, most_cores);
 }
 
 point_costs::kernel point_costs::kernel_of(const case_spec& c, int implementation) {

@@ -14,9 +14,12 @@
 namespace msabench {
 namespace {
 
-bool reads_alike(const problem& a, const problem& b) {
-  return a.layout == b.layout && a.asked.in_id_order == b.asked.in_id_order &&
-         a.asked.in_id_layout == b.asked.in_id_layout && a.asked.in_id_form == b.asked.in_id_form;
+// Whether tensors that are laid out for `gradient` are what `forward` takes.
+bool reads_alike(const problem& forward, const problem& gradient) {
+  const profile &a = forward.asked, &b = gradient.asked;
+  return forward.layout == gradient.layout &&
+         (forward.operation != op::attend ||
+          (a.in_id_order == b.in_id_order && a.in_id_layout == b.in_id_layout && a.in_id_form == b.in_id_form));
 }
 
 std::string ended_otherwise(const observation& seen) {

@@ -70,7 +70,7 @@ __global__ void plain(attend_call call, const int* rows, int count, float* out, 
 }
 
 struct setting {
-  int tokens; std::int64_t context; const char* selection; double budget; long segment_tokens; double fraction;
+  int tokens; std::int64_t context; const char* selection; double budget; long chunk_tokens;
 };
 
 static std::vector<int> make_ids(const setting& s, int heads, int topk, int block) {
@@ -130,19 +130,18 @@ int main(int argc, char** argv) {
   cudaStream_t stream;
   cudaStreamCreate(&stream);
 
-  // settings: T:N:selection:budget in MB[:tokens of a segment, -1: ranges[:part of the room that is a pass]]
+  // settings: T:N:selection:budget in MB[:tokens of a chunk]
   std::vector<setting> settings;
   for (int i = 2; i < argc; ++i) {
     char selection[32];
-    int tokens; long long context; double budget, fraction = 0.667; long segment_tokens = 0;
-    if (std::sscanf(argv[i], "%d:%lld:%31[^:]:%lf:%ld:%lf", &tokens, &context, selection, &budget, &segment_tokens, &fraction) < 4) { std::printf("bad setting %s\n", argv[i]); return 64; }
-    settings.push_back({tokens, context, strdup(selection), budget * 1e6, segment_tokens, fraction});
+    int tokens; long long context; double budget; long chunk_tokens = 0;
+    if (std::sscanf(argv[i], "%d:%lld:%31[^:]:%lf:%ld", &tokens, &context, selection, &budget, &chunk_tokens) < 4) { std::printf("bad setting %s\n", argv[i]); return 64; }
+    settings.push_back({tokens, context, strdup(selection), budget * 1e6, chunk_tokens});
   }
   int failures = 0;
   for (const setting& s : settings) {
     bench_budget = s.budget;
-    bench_tokens = s.segment_tokens;
-    bench_fraction = s.fraction;
+    bench_tokens = s.chunk_tokens;
     const auto ids = make_ids(s, heads, topk, block);
     must(cudaMemcpy(d_ids, ids.data(), ids.size() * 4, cudaMemcpyHostToDevice), "ids");
     const int cu[2] = {0, s.tokens}, len = static_cast<int>(s.context);
@@ -178,10 +177,8 @@ int main(int argc, char** argv) {
     char* scratch = device<char>(static_cast<std::size_t>(bytes));
     must(cudaMemset(scratch, 0xff, static_cast<std::size_t>(bytes)), "scratch");
     attend_chunk chunk = lay_out_attend_chunk(p, scratch, bytes);
-    std::printf("\n== T %d N %lld %s: budget %.0f MB, scratch %.1f MB, %lld segments of %lld tokens, ranges %d, room %lld, pairs of pass %lld\n", s.tokens,
-                static_cast<long long>(s.context), s.selection, s.budget / 1e6, bytes / 1e6, static_cast<long long>(chunk.segments), static_cast<long long>(chunk.segment_tiles * tile_tokens), chunk.ranges,
-                static_cast<long long>(chunk.room), static_cast<long long>(chunk.pairs_of_pass));
-    if (chunk.ranges == 1 && std::min<std::int64_t>(chunk.segment_tiles * 8, s.tokens) * topk > chunk.pairs_of_pass) { std::printf("too long segments\n"); return 64; }
+    std::printf("\n== T %d N %lld %s: budget %.0f MB, scratch %.1f MB, chunks of %lld tokens, groups %d of %d heads, ranges %d\n", s.tokens,
+                static_cast<long long>(s.context), s.selection, s.budget / 1e6, bytes / 1e6, static_cast<long long>(chunk.tiles * tile_tokens), chunk.groups, chunk.heads_of_group, chunk.ranges);
     attend_maps maps;
     if (!make_attend_maps(maps, call)) { std::printf("map: %s\n", map_error()); return 1; }
     unsigned tiles_together = 0;
@@ -292,10 +289,6 @@ int main(int argc, char** argv) {
       std::printf("  alone %.3f ms (best %.3f), back to back %.3f ms;", alone[rounds / 2], alone[0], all / rounds);
       for (const auto& [name, ms] : sums) std::printf(" %s %.3f", name.c_str(), ms);
       std::printf("\n");
-      bench_timed(false);
-      run(nullptr);
-      must(cudaStreamSynchronize(stream), "timed");
-      bench_timed(true);
     }
     must(cudaGetLastError(), "end");
     cudaFree(scratch);

@@ -26,9 +26,8 @@ struct marks {
   }
 };
 namespace msabench::cuda_sm90 {
-extern double bench_budget, bench_fraction;
+extern double bench_budget;
 extern long bench_tokens;
-void bench_timed(bool report);
 void bench_lists(const attend_call&, const attend_chunk&, cudaStream_t, marks&);
 void bench_scattered(const attend_call&, const attend_maps&, const attend_chunk&, cudaStream_t, marks&);
 }

@@ -1,36 +1,21 @@
 #include "attend_bench.h"
-#ifdef BENCH_TIMED
-__device__ unsigned long long bench_spent[10], bench_end[3];
-#define BENCH_T0 const long long bench_t0 = clock64()
-#define BENCH_ADD(i) if (threadIdx.x % 32 == 0) atomicAdd(bench_spent + (i), static_cast<unsigned long long>(clock64() - bench_t0))
-__device__ inline unsigned long long bench_now() { unsigned long long t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t; }
-#define BENCH_END(i) if (threadIdx.x % 32 == 0) atomicMax(bench_end + (i), bench_now())
-#define BENCH_BEGIN if (threadIdx.x == 0) atomicMin(bench_end + 2, bench_now())
-#endif
 #include "attend_scattered_patched.cu"
 namespace msabench::cuda_sm90 {
 void bench_scattered(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream,
                      marks& mark) {
-  attend_scattered_tokens(call, maps, chunk, stream);
-  mark("blocks");
-}
-void bench_timed(bool report) {
-#ifdef BENCH_TIMED
-  if (report) {
-    unsigned long long spent[10], end[3];
-    must(cudaMemcpyFromSymbol(spent, bench_spent, sizeof spent), "spent");
-    must(cudaMemcpyFromSymbol(end, bench_end, sizeof end), "end");
-    const char* names[10] = {"no room", "queries", "keys", "values", "consumers", "combiners", "works not done", "range before", "tell", "store"};
-    const double warps[10] = {1, 8, 8, 8, 8, 4, 4, 4, 4, 8};
-    std::printf("  kcycles a warp:");
-    for (int i = 0; i < 10; ++i) std::printf(" %s %.0f", names[i], static_cast<double>(spent[i]) / 132 / warps[i] / 1e3);
-    std::printf("; consumers end at %.1f us, combiners at %.1f us\n", (end[0] - end[2]) / 1e3, (end[1] - end[2]) / 1e3);
-  }
-  unsigned long long zeros[10] = {}, ends[3] = {0, 0, ~0ull};
-  must(cudaMemcpyToSymbol(bench_spent, zeros, sizeof zeros), "spent");
-  must(cudaMemcpyToSymbol(bench_end, ends, sizeof ends), "end");
-#else
-  (void)report;
-#endif
+  if (call.keys.type.bits == 8) { attend_scattered_tokens(call, maps, chunk, stream); mark("blocks"); return; }
+  using T = __nv_bfloat16;
+  constexpr std::size_t shared = sizeof(scattered_shared<T>);
+  cuda::allow_shared_memory(attend_blocks<T, T>, shared);
+  const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
+  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
+  for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
+    for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
+      attend_blocks<T, T><<<static_cast<unsigned>(cuda::multiprocessors()), scattered_shared<T>::threads, shared, stream>>>(
+          maps, call, chunk, pass);
+      mark("blocks");
+      combine_blocks<T><<<combine_grid, 32 * combine_warps, 0, stream>>>(call, chunk, pass);
+      mark("combine");
+    }
 }
 }

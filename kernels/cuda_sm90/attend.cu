@@ -34,7 +34,8 @@ msabench_numerics attend_numerics(const msabench_problem& p) {
   if (!takes_attend(p)) return cuda::attention_numerics(p);
   msabench_numerics declared = fp32_numerics(p);
   declared.p_operand = p.q;  // of e4m3 values, times their scales
-  declared.partial_store = p.q;
+  // Of bf16, the sums of a token's blocks are rounded to fp16 after each, which all together is no more than once to bf16.
+  if (same_type(p.q, bf16_type)) declared.partial_store = p.q;
   declared.exp_rel_error = 0x1p-21f;  // ex2.approx: 2^-22, and its argument is rounded
   // A lane adds 32 weights of each block, and then rescales; or the blocks are added up later.
   const std::int64_t keys = block_capacity(p) * p.block, blocks = block_capacity(p);

@@ -17,43 +17,25 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes that results of pairs may take. Tests make it small, so that small problems go in passes.
+/// Bytes that results of pairs may take. Tests make it small, so that small problems go
+/// in ranges.
 #ifndef MSABENCH_ATTEND_PARTIAL_BYTES
-#define MSABENCH_ATTEND_PARTIAL_BYTES 224e6
+#define MSABENCH_ATTEND_PARTIAL_BYTES 240e6
 #endif
 constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
-constexpr double token_bytes_between = 2 * 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));  // written and read
-constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);                                    // and its values
+constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
 
-/// How the pairs of a chunk are divided, so that results of one pass are read while the next one writes its own. Either
-/// the sums of tokens have to wait between ranges of blocks, or fewer tokens read the blocks again: whatever moves less.
-void divide(attend_chunk& chunk, const msabench_problem& p, std::int64_t tokens) {
-  const std::int64_t head_pairs = tokens * p.topk;
-  const auto fitting = static_cast<std::int64_t>(most_partial_bytes / pair_bytes);
-  chunk.all_pairs = p.hkv * head_pairs;
-  chunk.segment_tiles = chunk.tiles;
-  chunk.segments = chunk.ranges = 1;
-  chunk.room = chunk.pairs_of_pass = chunk.all_pairs;
-  if (chunk.room <= fitting) return;
-  const auto set_room = [&](std::int64_t pairs) {
-    chunk.room = pairs;
-    chunk.pairs_of_pass = pairs * 2 / 3;
-  };
-  set_room(fitting);
-  if (head_pairs <= chunk.pairs_of_pass) return;
+/// Tokens of a chunk. Where the results of a head don't fit, either what tokens have is read again between ranges of
+/// blocks, or fewer tokens read the blocks again: whatever moves less.
+std::int64_t chunk_tokens(const msabench_problem& p) {
+  const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
+  const double chunks = std::ceil(static_cast<double>(tokens * p.topk) * pair_bytes / most_partial_bytes);
   const double keys = static_cast<double>(p.batch) * static_cast<double>(p.max_kv_len);
-  const std::int64_t fitting_tiles = chunk.pairs_of_pass / (tile_tokens * p.topk);
-  if (fitting_tiles > 0 && keys * key_bytes <= static_cast<double>(tokens) * token_bytes_between) {
-    chunk.segments = ceil_div(chunk.tiles, std::min(fitting_tiles, chunk.tiles));
-    chunk.segment_tiles = ceil_div(chunk.tiles, chunk.segments);
-    return;
-  }
-  // A block has all tokens at the most.
-  set_room(std::max(fitting, 4 * tokens));
-  chunk.ranges = static_cast<std::int32_t>(ceil_div(head_pairs, chunk.pairs_of_pass - tokens));
+  if (keys * key_bytes > static_cast<double>(tokens) * 2 * pair_bytes) return tokens;
+  return ceil_div(ceil_div(tokens, static_cast<std::int64_t>(chunks)), tile_tokens) * tile_tokens;
 }
 
 constexpr unsigned all_lanes = ~0u;
@@ -65,7 +47,6 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
   cuda::let_next_begin();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const std::int64_t head = blockIdx.x / chunk.tiles, tile_number = blockIdx.x % chunk.tiles;
-  const std::int64_t stream = head * chunk.segments + tile_number / chunk.segment_tiles;
   const cuda::token_tile tile = cuda::token_tile_at(call.rows, chunk.first_tile + tile_number, tile_tokens);
   const std::int64_t row = tile.first + warp, item = (head * chunk.tiles + tile_number) * tile_tokens + warp;
   std::uint32_t count = 0;
@@ -127,21 +108,18 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
     __syncthreads();
     if (is_first)
       chunk.shared_blocks[tile_place * chunk.blocks_of_tile + place] = {static_cast<std::uint32_t>(block), readers};
-  } else {
-    if (threadIdx.x == 0 && pairs > 0) atomicAdd(chunk.stream_pairs + stream, pairs);
-    if (has_block) {
-      const std::int64_t number = tile.sequence * chunk.max_blocks + block;
-      std::uint32_t* const readers_of_block = chunk.counts + stream * chunk.blocks_of_stream() + number;
-      chunk.blocks[item * chunk.topk + lane] = {static_cast<std::uint32_t>(number), atomicAdd(readers_of_block, 1u)};
-    }
+  } else if (has_block) {
+    const std::int64_t number = tile.sequence * chunk.max_blocks + block;
+    chunk.blocks[item * chunk.topk + lane] = {static_cast<std::uint32_t>(number),
+                                              atomicAdd(chunk.counts + head * chunk.blocks_of_head() + number, 1u)};
   }
   if (lane == 0)
     chunk.tokens[item] = {static_cast<std::uint32_t>(row), warp < tile.tokens ? tile.limit(warp) : 0,
                           together ? 0 : count, 0};
 }
 
-/// From counts to first pairs, and to works. A thread block for each stream; a thread has four neighbouring blocks of
-/// a strip.
+/// From counts to first pairs, and to works. A thread block for each head; a thread has four neighbouring blocks of a
+/// strip.
 constexpr int scan_threads = 1024, scan_blocks = 4;
 
 __device__ uint2 operator+(uint2 a, uint2 b) { return {a.x + b.x, a.y + b.y}; }
@@ -171,7 +149,7 @@ __device__ uint2 scan(uint2 own, uint2& all) {
   return {before.x + sum.x - own.x, before.y + sum.y - own.y};
 }
 
-/// `visit(block, count, before)` of each block of the stream, by one thread; before: pairs and works of the blocks before
+/// `visit(block, count, before)` of each block of the head, by one thread; before: pairs and works of the blocks before
 /// it.
 template <class Visit>
 __device__ uint2 walk_counts(const std::uint32_t* counts, std::int64_t blocks, uint2 before, Visit visit) {
@@ -213,64 +191,38 @@ __device__ std::uint32_t boundary(const std::uint32_t* begins, std::int64_t bloc
   return greatest;
 }
 
-/// What the streams before this one have, in all threads of a warp.
-template <class Value>
-__device__ std::uint32_t sum_before(std::int64_t stream, Value value) {
-  std::uint32_t sum = 0;
-  for (std::int64_t s = threadIdx.x % 32; s < stream; s += 32) sum += value(s);
-  return __reduce_add_sync(all_lanes, sum);
-}
-
 __global__ void __launch_bounds__(scan_threads) list_works(attend_chunk chunk) {
-  extern __shared__ std::uint32_t first_works[];  // [ranges + 1]
   __shared__ std::uint32_t first_work;
-  std::uint32_t* const first_pairs = first_works + chunk.ranges + 1;  // [ranges + 1]
   begin_in_turn();
-  const auto stream = static_cast<std::int64_t>(blockIdx.x);
-  const std::int64_t blocks = chunk.blocks_of_stream();
-  const std::uint32_t* const counts = chunk.counts + stream * blocks;
-  std::uint32_t* const begins = chunk.begins + stream * blocks;
-  const std::uint32_t first_pair = sum_before(stream, [&](std::int64_t s) { return chunk.stream_pairs[s]; });
+  const auto head = static_cast<std::int32_t>(blockIdx.x), group = head / chunk.heads_of_group;
+  const std::int64_t blocks = chunk.blocks_of_head();
+  const std::uint32_t* const counts = chunk.counts + head * blocks;
+  std::uint32_t* const begins = chunk.begins + head * blocks;
+  const auto first_pair = static_cast<std::uint32_t>(head % chunk.heads_of_group * chunk.pairs_of_head);
   const uint2 all = walk_counts(counts, blocks, {first_pair, 0},
                                 [&](std::int64_t b, std::uint32_t, uint2 before) { begins[b] = before.x; });
-  if (threadIdx.x == 0) atomicExch(chunk.stream_works + stream, all.y + 1);
-  if (threadIdx.x < 32) {
-    // Thread blocks with smaller numbers have begun.
-    const std::uint32_t before = sum_before(stream, [&](std::int64_t s) {
-      std::uint32_t known = 0;
-      while ((known = atomicAdd(chunk.stream_works + s, 0u)) == 0) {
-      }
-      return known - 1;
-    });
-    if (threadIdx.x == 0) {
-      first_work = before;
-      if (stream + 1 == chunk.streams()) *chunk.work_count = before + all.y;
+  std::uint32_t* const first_works = chunk.first_works + group * (chunk.ranges + 1);
+  std::uint32_t* const first_pairs = chunk.first_pairs + group * (chunk.ranges + 1);
+  // Heads of a group come in any order. A head with ranges is alone.
+  if (threadIdx.x == 0) first_work = chunk.ranges == 1 ? atomicAdd(first_works + 1, all.y) : 0;
+  __syncthreads();
+  if (chunk.ranges > 1)
+    for (std::uint32_t range = 1, from = 0; range <= static_cast<std::uint32_t>(chunk.ranges); ++range) {
+      from = boundary(begins, blocks, all.x, from + static_cast<std::uint32_t>(chunk.pairs_of_pass));
+      if (threadIdx.x == 0) first_pairs[range] = from;
     }
-  }
   __syncthreads();
-  std::uint32_t from = first_pair;
-  for (std::int32_t range = 0; range <= chunk.ranges; ++range) {
-    if (range > 0)
-      from = chunk.ranges == 1
-                 ? all.x
-                 : boundary(begins, blocks, all.x, from + static_cast<std::uint32_t>(chunk.pairs_of_pass));
-    if (threadIdx.x == 0) first_pairs[range] = from, first_works[range] = first_work + all.y;
-  }
-  __syncthreads();
+  block_work* const works = chunk.works + group * chunk.works_of_group;
   walk_counts(counts, blocks, {first_pair, first_work}, [&](std::int64_t b, std::uint32_t count, uint2 before) {
     if (count == 0) return;
-    std::int32_t range = 0;
-    while (before.x >= first_pairs[range + 1]) ++range;
-    if (before.x == first_pairs[range]) first_works[range] = before.y;
-    const auto pass = static_cast<std::uint32_t>(stream * chunk.ranges + range);
     for (std::uint32_t i = 0; i < count; i += work_tokens)
-      chunk.works[before.y + i / work_tokens] = {static_cast<std::uint32_t>(b), pass, before.x + i,
-                                                 min(count - i, static_cast<std::uint32_t>(work_tokens))};
+      works[before.y + i / work_tokens] = {static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(head),
+                                           before.x + i, min(count - i, static_cast<std::uint32_t>(work_tokens))};
+    if (chunk.ranges == 1) return;
+    const std::uint32_t end = before.x + count, works_end = before.y + (count + work_tokens - 1) / work_tokens;
+    for (std::int32_t range = 1; range <= chunk.ranges; ++range)
+      if (first_pairs[range] == end) first_works[range] = works_end;
   });
-  __syncthreads();
-  for (std::int32_t range = threadIdx.x; range < chunk.ranges; range += scan_threads)
-    chunk.passes[stream * chunk.ranges + range] = {first_pairs[range], first_pairs[range + 1],
-                                                   first_works[range + 1] - first_works[range], 0};
 }
 
 /// Pairs to their blocks.
@@ -279,17 +231,18 @@ __global__ void __launch_bounds__(256) place_pairs(attend_chunk chunk, std::int3
   const std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x, item = i / chunk.topk;
   if (item >= chunk.heads * chunk.tokens_of_head()) return;
   const listed_token token = chunk.tokens[item];
-  if (i % chunk.topk >= token.count) {
-    chunk.blocks[i].number = no_pair;
-    return;
-  }
-  const std::int64_t head = item / chunk.tokens_of_head(), tile = item % chunk.tokens_of_head() / tile_tokens;
-  const std::int64_t stream = head * chunk.segments + tile / chunk.segment_tiles;
+  if (i % chunk.topk >= token.count) return;
+  const std::int64_t head = item / chunk.tokens_of_head(), group = head / chunk.heads_of_group;
   const listed_block entry = chunk.blocks[i];
-  const std::uint32_t pair = chunk.begins[stream * chunk.blocks_of_stream() + entry.number] + entry.place;
-  chunk.blocks[i].number = pair;
-  const std::uint32_t first_key = static_cast<std::uint32_t>(entry.number % chunk.max_blocks) * block_keys;
-  chunk.pairs[pair] = {token.row, min(token.limit - first_key, static_cast<std::uint32_t>(block_keys))};
+  const std::uint32_t begin = chunk.begins[head * chunk.blocks_of_head() + entry.pass];
+  const std::uint32_t pair = begin + entry.place;
+  const std::uint32_t* const first_pairs = chunk.first_pairs + group * (chunk.ranges + 1);
+  std::uint32_t range = 0;
+  while (range + 1 < static_cast<std::uint32_t>(chunk.ranges) && pair >= first_pairs[range + 1]) ++range;
+  chunk.blocks[i] = {range, pair - first_pairs[range]};
+  const std::uint32_t first_key = static_cast<std::uint32_t>(entry.pass % chunk.max_blocks) * block_keys;
+  chunk.pairs[group * chunk.pairs_of_group() + pair] = {
+      token.row, min(token.limit - first_key, static_cast<std::uint32_t>(block_keys))};
 }
 
 }  // namespace
@@ -301,49 +254,56 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.heads = p.hkv;
   chunk.topk = p.topk;
   const std::int64_t all_tiles = std::max<std::int64_t>(1, cuda::token_tile_bound(p.total_q, p.batch, tile_tokens));
-  const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
+  const std::int64_t tokens = chunk_tokens(p);
   chunk.tiles = p.total_q <= tokens ? all_tiles : ceil_div(tokens, tile_tokens);
-  divide(chunk, p, tokens);
-  chunk.all_works =
-      chunk.all_pairs / work_tokens + std::min(chunk.all_pairs, chunk.streams() * chunk.blocks_of_stream());
+  chunk.pairs_of_head = tokens * chunk.topk;
+  const double head_bytes = static_cast<double>(chunk.pairs_of_head) * pair_bytes;
+  chunk.heads_of_group =
+      static_cast<std::int32_t>(std::clamp(most_partial_bytes / head_bytes, 1.0, static_cast<double>(p.hkv)));
+  chunk.groups = static_cast<std::int32_t>(ceil_div(p.hkv, chunk.heads_of_group));
+  chunk.ranges = 1;
+  chunk.pairs_of_pass = chunk.pairs_of_group();
+  if (head_bytes > most_partial_bytes) {
+    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(most_partial_bytes / pair_bytes), 2 * tokens);
+    // A block has all tokens at the most.
+    chunk.ranges = static_cast<std::int32_t>(ceil_div(chunk.pairs_of_head, chunk.pairs_of_pass - tokens));
+  }
+  chunk.works_of_group = chunk.pairs_of_group() / work_tokens +
+                         std::min(chunk.pairs_of_group(), chunk.heads_of_group * chunk.blocks_of_head());
   chunk.blocks_of_tile = most_shared_blocks(chunk.topk);
-  chunk.unit_tokens = std::clamp(unit_pairs / chunk.topk, 1, tile_tokens);
 
   cuda::workspace_cutter cutter(memory);
-  const auto blocks = static_cast<double>(chunk.streams() * chunk.blocks_of_stream());
-  const auto streams = static_cast<double>(chunk.streams()), passes = static_cast<double>(chunk.pass_count());
+  const auto blocks = static_cast<double>(chunk.heads * chunk.blocks_of_head());
   const auto listed = static_cast<double>(chunk.heads * chunk.tokens_of_head());
   const auto shared = static_cast<double>(chunk.heads * chunk.tiles);
-  const auto results = static_cast<double>(chunk.room);
+  const auto pairs = static_cast<double>(chunk.groups * chunk.pairs_of_group());
+  const auto works = static_cast<double>(chunk.groups * chunk.works_of_group);
+  const auto results = static_cast<double>(chunk.pairs_of_pass);
+  const double states = chunk.ranges == 1 ? 0 : static_cast<double>(chunk.tokens_of_head());
   chunk.counts = cutter.take<std::uint32_t>(blocks);
-  chunk.stream_pairs = cutter.take<std::uint32_t>(streams);
-  chunk.stream_works = cutter.take<std::uint32_t>(streams);
-  chunk.tickets = cutter.take<std::uint32_t>(2);
-  chunk.works_done = cutter.take<std::uint32_t>(passes);
-  chunk.units_done = cutter.take<std::uint32_t>(passes);
+  chunk.first_works = cutter.take<std::uint32_t>(chunk.groups * (chunk.ranges + 1.0));
+  chunk.work_cursors = cutter.take<std::uint32_t>(static_cast<double>(chunk.groups * chunk.ranges));
   chunk.tile_counts = cutter.take<std::uint32_t>(2);
-  chunk.work_count = cutter.take<std::uint32_t>(1);
+  chunk.first_pairs = cutter.take<std::uint32_t>(chunk.groups * (chunk.ranges + 1.0));
   chunk.begins = cutter.take<std::uint32_t>(blocks);
-  chunk.passes = cutter.take<pass_extent>(passes);
   chunk.tokens = cutter.take<listed_token>(listed);
   chunk.blocks = cutter.take<listed_block>(listed * chunk.topk);
-  chunk.pairs = cutter.take<token_pair>(static_cast<double>(chunk.all_pairs));
-  chunk.works = cutter.take<block_work>(static_cast<double>(chunk.all_works));
+  chunk.pairs = cutter.take<token_pair>(pairs);
+  chunk.works = cutter.take<block_work>(works);
   chunk.shared_tiles = cutter.take<shared_tile>(shared);
   chunk.shared_blocks = cutter.take<shared_block>(shared * static_cast<double>(chunk.blocks_of_tile));
   chunk.partial_out = cutter.take<uint4>(results * 8 * 32);
   chunk.partial_stats = cutter.take<float2>(results * 16);
-  chunk.state_stats = cutter.take<float2>(chunk.ranges == 1 ? 0 : listed * 16);
+  chunk.state_stats = cutter.take<float2>(states * 16);
   bytes = cutter.bytes();
   return chunk;
 }
 
 void list_attend_work(const attend_call& call, const attend_chunk& chunk, cudaStream_t stream) {
-  cudaMemsetAsync(chunk.counts, 0, reinterpret_cast<char*>(chunk.work_count) - reinterpret_cast<char*>(chunk.counts),
+  cudaMemsetAsync(chunk.counts, 0, reinterpret_cast<char*>(chunk.begins) - reinterpret_cast<char*>(chunk.counts),
                   stream);
   list_tokens<<<static_cast<unsigned>(chunk.heads * chunk.tiles), 32 * tile_tokens, 0, stream>>>(call, chunk);
-  const std::size_t shared = 2 * (chunk.ranges + std::size_t{1}) * sizeof(std::uint32_t);
-  launch_in_turn(list_works, static_cast<unsigned>(chunk.streams()), scan_threads, shared, stream, chunk);
+  launch_in_turn(list_works, static_cast<unsigned>(chunk.heads), scan_threads, 0, stream, chunk);
   const std::int64_t entries = chunk.heads * chunk.tokens_of_head() * chunk.topk;
   launch_in_turn(place_pairs, static_cast<unsigned>(ceil_div(entries, 256)), 256, 0, stream, chunk, call.block);
 }

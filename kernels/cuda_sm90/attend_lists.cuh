@@ -21,9 +21,6 @@ inline constexpr int tile_tokens = 8;
 inline constexpr int work_tokens = 32;
 /// More blocks of one token don't go into the lanes of a warp.
 inline constexpr int most_listed = 32;
-/// Results that a warp adds up at a time, at the most.
-inline constexpr int unit_pairs = 48;
-static_assert(unit_pairs >= most_listed);
 
 /// What a pair of a token and a block costs alone, in eighths of what it costs among eight tokens that read the block.
 inline constexpr std::uint32_t pair_cost = 14;
@@ -42,12 +39,11 @@ struct alignas(16) listed_token {
   std::uint32_t unused;
 };
 
-/// A block of a token, as its number, sequence * max_blocks + ..., and the token's place among those that read it; then
-/// as the pair's number.
+/// A block of a token: the pass that computes it, and the place of the result there. Until blocks have their passes,
+/// its number, sequence * max_blocks + ..., and its place among the pairs of that.
 struct alignas(8) listed_block {
-  std::uint32_t number, place;
+  std::uint32_t pass, place;
 };
-inline constexpr std::uint32_t no_pair = ~0u;
 
 /// A token that reads a block, and how many of the block's keys it sees.
 struct alignas(8) token_pair {
@@ -55,12 +51,7 @@ struct alignas(8) token_pair {
 };
 
 struct alignas(16) block_work {
-  std::uint32_t block, pass, first_pair, count;
-};
-
-/// A pass: neighbouring blocks of a stream, and what of the lists is theirs.
-struct alignas(16) pass_extent {
-  std::uint32_t first_pair, end_pair, works, unused;
+  std::uint32_t block, head, first_pair, count;
 };
 
 /// Tokens that read their blocks together, and how many these are.
@@ -76,51 +67,49 @@ struct alignas(8) shared_block {
 
 /// Everything that a chunk needs in memory. Token n of a chunk is token n % 8 of tile n / 8.
 ///
-/// A stream is a KV head and a segment of the tokens, its passes are ranges of the blocks that these read, as many whole
-/// blocks as a pass has room for. Streams follow each other, and so do passes, works and pairs, which are numbered
-/// through. The result of pair n is at place n % room. Passes can be empty: most blocks leave less room unused than the
-/// largest one could.
+/// The results of pairs are kept for one pass at a time. A pass goes through some heads, which are a group, or through
+/// a range of the blocks of one: as many whole blocks as there is room for. Later ranges add to what tokens have of
+/// earlier ones. Ranges can be empty: most blocks leave less room unused than the largest one could.
 struct attend_chunk {
   std::int64_t first_tile, tiles;  ///< of 8 tokens
   std::int64_t sequences, max_blocks;
-  std::int64_t segment_tiles, segments;
-  std::int64_t all_pairs, all_works;  ///< at the most
-  std::int64_t pairs_of_pass, room;
-  std::int64_t blocks_of_tile;  ///< room for
+  std::int64_t pairs_of_head, pairs_of_pass, works_of_group;  ///< at the most
+  std::int64_t blocks_of_tile;                                ///< room for
   std::int32_t heads, topk;
-  std::int32_t ranges;       ///< passes of a stream
-  std::int32_t unit_tokens;  ///< whose results are added up by a warp at a time
+  std::int32_t heads_of_group, groups, ranges;
 
-  std::uint32_t* counts;        ///< [streams][sequences * max_blocks] pairs; 0 at the start, and so are
-  std::uint32_t* stream_pairs;  ///< [streams],
-  std::uint32_t* stream_works;  ///< [streams] and 1 more: 0 is not known yet,
-  std::uint32_t* tickets;       ///< [2] works and units of tokens that have been begun,
-  std::uint32_t* works_done;    ///< [passes],
-  std::uint32_t* units_done;    ///< [passes] whose results have been read,
-  std::uint32_t* tile_counts;   ///< [2] tiles that read together, and those that have been begun
-  std::uint32_t* work_count;    ///< [1]
-  std::uint32_t* begins;        ///< [streams][sequences * max_blocks] first pair
-  pass_extent* passes;          ///< [streams * ranges]
+  std::uint32_t* counts;        ///< [heads][sequences * max_blocks] pairs; 0 at the start, and so are
+  std::uint32_t* first_works;   ///< [groups][ranges + 1],
+  std::uint32_t* work_cursors;  ///< [groups][ranges] works that have been begun, beside the first of each thread block,
+  std::uint32_t* tile_counts;   ///< [2] tiles that read together, and as work_cursors
+  std::uint32_t* first_pairs;   ///< [groups][ranges + 1], counted in the group
+  std::uint32_t* begins;        ///< [heads][sequences * max_blocks] first pair, counted in the group
   listed_token* tokens;         ///< [heads][tiles * 8]
   listed_block* blocks;         ///< [heads][tiles * 8][topk] ascending
-  token_pair* pairs;            ///< [all_pairs]
-  block_work* works;            ///< [all_works]
+  token_pair* pairs;            ///< [groups][heads_of_group * pairs_of_head]
+  block_work* works;            ///< [groups][works_of_group]
   shared_tile* shared_tiles;    ///< [heads * tiles]
   shared_block* shared_blocks;  ///< [heads * tiles][blocks_of_tile]
-  uint4* partial_out;           ///< [room][8][32] as the lanes of a warp have it
-  float2* partial_stats;        ///< [room][16] greatest score and sum of a row
-  float2* state_stats;          ///< [heads][tiles * 8][16] of what is in `out` between passes; unused with one range
+  uint4* partial_out;           ///< [results][8][32] as the lanes of a warp have it
+  float2* partial_stats;        ///< [results][16] greatest score and sum of a row
+  float2* state_stats;  ///< [tiles * 8][16] of what `out` has of a token's earlier ranges; unused with one range
 
-  __host__ __device__ std::int64_t blocks_of_stream() const { return sequences * max_blocks; }
+  __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }
-  __host__ __device__ std::int64_t streams() const { return heads * segments; }
-  __host__ __device__ std::int64_t pass_count() const { return streams() * ranges; }
-  __device__ std::int32_t head_of_pass(std::uint32_t pass) const {
-    return static_cast<std::int32_t>(pass / static_cast<std::uint32_t>(segments * ranges));
-  }
-  __host__ __device__ std::uint32_t units_of_pass() const {
-    return static_cast<std::uint32_t>((segment_tiles * tile_tokens + unit_tokens - 1) / unit_tokens);
-  }
+  __host__ __device__ std::int64_t pairs_of_group() const { return heads_of_group * pairs_of_head; }
+};
+
+/// One of the passes over a chunk.
+struct attend_pass {
+  std::int32_t group, range;
+
+  __device__ std::uint32_t first_work(const attend_chunk& chunk) const { return chunk.first_works[index(chunk)]; }
+  __device__ std::uint32_t end_work(const attend_chunk& chunk) const { return chunk.first_works[index(chunk) + 1]; }
+  /// Whose result is the first of this pass.
+  __device__ std::uint32_t first_pair(const attend_chunk& chunk) const { return chunk.first_pairs[index(chunk)]; }
+
+ private:
+  __device__ std::int32_t index(const attend_chunk& chunk) const { return group * (chunk.ranges + 1) + range; }
 };
 
 /// The chunk of a problem, laid out in `memory`; without memory, only its bytes are counted.

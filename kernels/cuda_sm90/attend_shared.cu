@@ -248,7 +248,6 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
       finish_products<1>();
       pin(scores);
       weigh(keys);
-      keep_before_wait(sum[0] + sum[1]);
       finish_products<0>();
       pin(out);
       release(shared.values_free + values_at.stage);

@@ -20,27 +20,21 @@
 #include "kernels/cuda_sm90/cluster.cuh"
 #include "kernels/cuda_sm90/decode_rows.cuh"
 #include "kernels/cuda_sm90/row_selection.cuh"
-#include "kernels/cuda_sm90/widening.cuh"
 
 namespace msabench::cuda_sm90 {
 
 struct decode_attention_call {
   attend_call attend;
-  int places;                 ///< 1 << places thread blocks are a cluster
-  select_call select;         ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
-  const std::uint32_t* done;  ///< as those that score count; nullptr: all scores are there when their kernel is done
-  bool rehearses;             ///< there is time before the scores are there
+  int places;          ///< 1 << places thread blocks are a cluster
+  select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
 };
 
-/// Keys and values are stored as Stored, and multiplied as T.
-template <class T, class Stored = T>
+template <class T>
 struct decode_attention_shape {
   using value = T;
-  static constexpr bool is_e4m3 = cuda_sm90::is_e4m3<Stored>;
   static constexpr int warps = 8, threads = 32 * warps;
   static constexpr int d = 128, rows = 16;  ///< heads of a group, padded
   static constexpr int most_places = 4;
-  static constexpr int element_bytes = sizeof(Stored), pieces = d * element_bytes / 16;  ///< of a stored row
   static constexpr int keys = decode_block, warp_keys = keys / warps, warp_columns = d / warps;
   static constexpr int stride = d + 8;  ///< of rows in shared memory, which then lie in different banks
   static constexpr int tile_elements = keys * stride;
@@ -54,10 +48,6 @@ struct decode_attention_shape {
   };
   static constexpr std::uint32_t result_bytes = sizeof(float) * (d + warps + 1);  ///< that are sent
 
-  struct place {
-    const char *keys, *values;  ///< of a block's first key
-    const float *key_scales, *value_scales;
-  };
   /// Followed by one or two tiles of values.
   struct memory {
     uint4 queries[rows * d / 8];  ///< as cuda::placed has them
@@ -66,10 +56,7 @@ struct decode_attention_shape {
     alignas(16) result results[rows];  ///< [heads that are merged here][spans], sent by the cluster
     barrier all_sent;
     row_selection<threads> selection;
-    std::int32_t blocks[cuda::most_selected];  ///< in any order
-    place places[cuda::most_selected];         ///< of these
   };
-  static_assert(row_selection<threads>::step * sizeof(float) <= sizeof(T) * tile_elements);
   static constexpr std::size_t shared_bytes(int tiles) { return sizeof(memory) + sizeof(T) * tiles * tile_elements; }
 };
 
@@ -92,28 +79,15 @@ __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, 
     asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
 }
 
-/// Where a block's first key is, which all of it follow: pages have whole blocks. A page of one block needs no division.
-struct block_origin {
-  std::int64_t page;    ///< or the first key of the sequence
-  std::int32_t behind;  ///< blocks
-
-  __device__ block_origin(const cache& keys, std::int64_t sequence, int block) : behind(block) {
-    if (keys.block_table == nullptr) {
-      page = keys.cu_seqlens_kv[sequence];
-      return;
-    }
-    const int of_page = static_cast<int>(keys.page_size) / decode_block,
-              number = of_page == 1 ? block : block / of_page;
-    page = keys.block_table[sequence * keys.table_stride + number];
-    behind = block - number * of_page;
-  }
-  /// Of the keys, or of their scales.
-  template <class Strides>
-  __device__ std::int64_t element(const cache& keys, const Strides& s, std::int64_t head) const {
-    return page * (keys.block_table == nullptr ? s.token_stride : s.page_stride) +
-           behind * decode_block * s.token_stride + head * s.head_stride;
-  }
-};
+/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no
+/// division.
+__device__ inline const char* block_address(const cache& keys, std::int64_t sequence, std::int64_t head, int block) {
+  if (keys.block_table == nullptr) return keys.token(sequence, head, std::int64_t{block} * decode_block);
+  const int of_page = static_cast<int>(keys.page_size) / decode_block, page = of_page == 1 ? block : block / of_page;
+  const std::int64_t element = keys.block_table[sequence * keys.table_stride + page] * keys.page_stride +
+                               (block - page * of_page) * decode_block * keys.token_stride + head * keys.head_stride;
+  return keys.data + element * 2;
+}
 
 /// Of the eight warps, in their order.
 template <class Combine>
@@ -157,71 +131,36 @@ __device__ void send_results(const decode_attention_call& s, int span, const cud
   }
 }
 
-/// Of weights whose greatest score is `most`. In double where they are added: the declared error is absolute, and fp32
-/// misses it once the sum passes a few hundred.
-__device__ inline float log_sum(float most, float sum) {
-  if (most == -CUDART_INF_F) return most;
-  if (!isfinite(sum)) return sum;
-  const int bits = __float_as_int(sum), exponent = (bits >> 23) - 127;
-  const float fraction = __int_as_float(bits - (exponent << 23));  // 1 to 2
-  return static_cast<float>((static_cast<double>(most) + exponent) * CUDART_LN2 + logf(fraction));
-}
-
-/// Puts the results of the cluster together, always in the same order: four lanes have two columns of a head.
+/// Puts the results of the cluster together, in the order of its thread blocks.
 template <class S>
 __device__ void merge_results(const decode_attention_call& s, int span, std::int64_t row, std::int64_t kv_head,
                               const typename S::memory& shared) {
-  constexpr int pairs = S::d / 2, lanes = 4, most_spans = 1 << S::most_places;
+  constexpr int pairs = S::d / 2;
   const attend_call& c = s.attend;
   const head_owner owner(s);
-  const int part = threadIdx.x % lanes;
-#pragma unroll 1
-  for (int i = threadIdx.x / lanes;; i += S::threads / lanes) {
+  for (int i = threadIdx.x;; i += S::threads) {
     const int head = span + (i / pairs << owner.places), column = i % pairs * 2;
     if (head >= c.group) break;
     const auto* const results = shared.results + owner.place(head, 0);
     float most = -CUDART_INF_F, sum = 0;
-#pragma unroll
-    for (int other = 0; other < most_spans; other += lanes)
-      if (other + part < owner.spans) most = fmaxf(most, results[other + part].most);
-    most = cuda::row_maximum(most);
+    for (int other = 0; other < owner.spans; ++other) most = fmaxf(most, results[other].most);
     const float reference = cuda::reference_score(most);
     float2 out{};
-#pragma unroll
-    for (int other = 0; other < most_spans; other += lanes) {
-      if (other + part >= owner.spans) continue;
-      const auto& from = results[other + part];
+#pragma unroll 4
+    for (int other = 0; other < owner.spans; ++other) {
+      const auto& from = results[other];
       const float factor = cuda::exp2_approximately(from.most - reference);
       const float2 values = *reinterpret_cast<const float2*>(&from.out[column]);
       sum = __fmaf_rn(over_warps(from.sums, [](float a, float b) { return a + b; }), factor, sum);
       out.x = __fmaf_rn(values.x, factor, out.x);
       out.y = __fmaf_rn(values.y, factor, out.y);
     }
-    out = {cuda::row_sum(out.x), cuda::row_sum(out.y)};
-    sum = cuda::row_sum(sum);
-    if (part != 0) continue;
     cuda::token_tile tile{};
     tile.first = row;
     const cuda::row_output to(c, tile, kv_head, head);
     to.pair(c, column, out.x, out.y, cuda::inverse_sum(sum));
-    if (column == 0 && c.lse != nullptr)
-      c.lse[to.row * c.lse_row_stride + to.head * c.lse_head_stride] = log_sum(most, sum);
+    if (column == 0) to.lse(c, most, sum);
   }
-}
-
-/// Until the scores of a row are there. The last sequence waits for the end of the kernel that scores, which takes less
-/// time than to be told, and whatever follows this kernel must not begin before.
-__device__ inline void wait_for_scores(const decode_attention_call& s, const row_place& place) {
-  const lengths& rows = s.attend.rows;
-  const auto sequence = static_cast<int>(place.sequence);
-  if (s.done == nullptr || rows.cu_seqlens_q[sequence + 1] == rows.cu_seqlens_q[rows.batch])
-    return cuda::wait_for_previous();
-  const std::int64_t most_keys = s.select.max_blocks * decode_block;
-  const auto blocks = static_cast<std::uint32_t>(
-      cuda::ceil_div(max(std::int64_t{0}, min(place.length, most_keys)), std::int64_t{decode_block}));
-  if (threadIdx.x == 0)
-    while (read_count(s.done + sequence) < blocks) __nanosleep(100);
-  __syncthreads();
 }
 
 template <class S>
@@ -262,210 +201,143 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
   end_meeting();
-  if (!there) {  // and the whole cluster
-    cuda::wait_for_previous();
-    return;
-  }
+  cuda::wait_for_previous();
+  if (!there) return;  // and the whole cluster
 
-  cuda::attention_rows<1, 2> total;  // 16 columns
-  // Most of the time from the last score to the output would be spent on fetching instructions, each of which is needed
-  // once. So all of it is done with some block before, for nothing.
-#pragma unroll 1
-  for (bool rehearses = s.rehearses;; rehearses = false) {
-    if (!rehearses) wait_for_scores(s, place);
-    const std::int64_t visible = visible_blocks(place, decode_block);
+  const std::int64_t visible = visible_blocks(place, decode_block);
+  const std::int32_t* const blocks = shared.selection.ids;
+  int count;
+  if (s.select.scores != nullptr) {
     const select_call& from = s.select;
-    const std::int64_t scored = min(min(visible, from.max_blocks), rehearses ? std::int64_t{S::threads} : visible);
-    if (from.scores != nullptr)
-      shared.selection.rank(from.rule, scored,
+    const std::int64_t scored = min(visible, from.max_blocks);
+    shared.selection.select(from.rule, scored,
                             from.scores + kv_head * from.score_head_stride + row * from.score_row_stride,
-                            from.max_blocks, reinterpret_cast<float*>(tiles));
-    else
-      shared.selection.list(c.ids + row * c.id_row_stride + kv_head * c.id_head_stride, c.topk, visible);
-    const int count = shared.selection.take(
-        [&](int taken) {
-          const int block = rehearses ? 0 : taken;
-          const block_origin key(c.keys, place.sequence, block), value(c.values, place.sequence, block);
-          typename S::place found{c.keys.data + key.element(c.keys, c.keys, kv_head) * S::element_bytes,
-                                  c.values.data + value.element(c.values, c.values, kv_head) * S::element_bytes};
-          if constexpr (S::is_e4m3) {
-            found.key_scales = c.keys.scale.data + key.element(c.keys, c.keys.scale, kv_head);
-            found.value_scales = c.values.scale.data + value.element(c.values, c.values.scale, kv_head);
-          }
-          return found;
-        },
-        [&](int slot, int block, const typename S::place& where) {
-          shared.blocks[slot] = rehearses ? 0 : block;
-          shared.places[slot] = where;
-        });
-    const std::int32_t* const blocks = shared.blocks;
-    const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
+                            from.max_blocks);
+    count = static_cast<int>(min(scored, std::int64_t{from.rule.topk}));
+    if (from.ids != nullptr && span == 0 && threadIdx.x < from.rule.topk)
+      from.ids[row * from.id_row_stride + kv_head * from.id_head_stride + threadIdx.x] = blocks[threadIdx.x];
+  } else {
+    if (warp == 0) {
+      const std::int32_t* const ids = c.ids + row * c.id_row_stride + kv_head * c.id_head_stride;
+      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.selection.ids));
+      if (lane == 0) shared.selection.count = listed;
+    }
+    __syncthreads();
+    count = shared.selection.count;
+  }
+  const int share = (count + owner.spans - 1) >> owner.places, first = span * share, last = min(first + share, count);
 
-    uint4 keys[S::pieces / 4][2];
-    float key_scales[2][2] = {}, value_scales[2][2] = {};  // of e4m3: of keys 2t, 2t + 1 and 8 further on
-    uint4 held[S::keys * S::pieces / S::threads];          // values, likewise
-    const auto load_scales = [&](int slot, const float* from, std::int64_t stride, float(&scales)[2][2]) {
-      const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
+  uint4 keys[S::d / 32][2];
+  const auto load_keys = [&](int slot) {
+    const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
+    const char* const from = block_address(c.keys, place.sequence, kv_head, blocks[slot]) + t * 16;
 #pragma unroll
-      for (int n = 0; n < 2; ++n)
+    for (int n = 0; n < 2; ++n) {
+      // Past the last key that the token sees, that one: others may hold anything, or not be there.
+      const std::uint32_t key = min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + g), most);
+      const char* const of_key = from + key * c.keys.token_stride * 2;
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          scales[n][i] = from[min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + 2 * t + i), most) * stride];
-    };
-    const auto load_keys = [&](int slot) {
-      const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
-      const char* const from = shared.places[slot].keys + t * 16;
+      for (int j = 0; j < S::d / 32; ++j) keys[j][n] = load_once(of_key + j * 64);
+    }
+  };
+  const auto start_values = [&](int slot) {
+    constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
+    const std::uint32_t sees = limit - blocks[slot] * S::keys;
+    const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+    const std::int64_t stride = c.values.token_stride * 2;
+    const char* from = block_address(c.values, place.sequence, kv_head, blocks[slot]) + own * stride + piece * 16;
+    const std::uint32_t to =
+        cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
+#pragma unroll
+    for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride)
+      cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
+  };
+
+  if (first < last) {
+    load_keys(first);
+    start_values(first);
+  }
+  cuda::commit_copies();
+  if (first + 1 < last) start_values(first + 1);
+  cuda::commit_copies();
+
+  cuda::query_operands queries[S::d / 32];
+#pragma unroll
+  for (int j = 0; j < S::d / 32; ++j)
+    queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, 4 * j + t)],
+                                      shared.queries[cuda::placed<S::d / 8>(g + 8, 4 * j + t)]);
+
+  const float scale = c.scale * static_cast<float>(CUDART_L2E);
+  const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);
+  cuda::attention_rows<1, 2> total;  // 16 columns
+  total.clear();
+  for (int slot = first; slot < last; ++slot) {
+    float scores[2][4] = {};
+#pragma unroll
+    for (int j = 0; j < S::d / 32; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const uint4& key = keys[j][n];
+          if (half == 0)
+            cuda::mma<T>(scores[n], queries[j].first, key.x, key.y);
+          else
+            cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
+        }
+    if (slot + 1 < last) load_keys(slot + 1);
+
+    const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        scores[n][i] = key + 8 * n + i % 2 < limit ? __fmul_rn(scores[n][i], scale) : -CUDART_INF_F;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float most = cuda::row_maximum(fmaxf(fmaxf(scores[0][2 * half], scores[0][2 * half + 1]),
+                                                 fmaxf(scores[1][2 * half], scores[1][2 * half + 1])));
+      if (t == 0) shared.most[g + 8 * half][warp] = most;
+    }
+    __syncthreads();  // maxima are there; weights and values of the block before are done with
+    if (slot > first) {
+      if (slot + 1 < last) start_values(slot + 1);
+      cuda::commit_copies();
+    }
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float before = total.most[0][half];
+      const float most = fmaxf(before, over_warps(shared.most[g + 8 * half], fmaxf));
+      const float factor = cuda::exp2_approximately(before - cuda::reference_score(most));
+      total.most[0][half] = most;
+      float sum = 0;
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        // Past the last key that the token sees, that one: others may hold anything, or not be there.
-        const std::uint32_t key = min(static_cast<std::uint32_t>(warp * S::warp_keys + n * 8 + g), most);
-        const char* const of_key = from + key * c.keys.token_stride * S::element_bytes;
-#pragma unroll
-        for (int j = 0; j < S::pieces / 4; ++j) keys[j][n] = load_once(of_key + j * 64);
+        float &low = scores[n][2 * half], &high = scores[n][2 * half + 1];
+        sum += cuda::weigh(low, most);
+        sum += cuda::weigh(high, most);
+        *reinterpret_cast<std::uint32_t*>(shared.weights + (g + 8 * half) * S::stride + warp * S::warp_keys + n * 8 +
+                                          t * 2) = cuda::storage<T>::pack(low, high);
+        total.out[0][n][2 * half] *= factor;
+        total.out[0][n][2 * half + 1] *= factor;
       }
-      if (S::is_e4m3 && c.keys.scale.data != nullptr)
-        load_scales(slot, shared.places[slot].key_scales, c.keys.scale.token_stride, key_scales);
-    };
-    // Values of 16 bits go to shared memory as they are, in turn to two tiles; of 8 bits through registers.
-    constexpr int rows_at_once = S::threads / S::pieces;
-    const std::uint32_t own = threadIdx.x / S::pieces, piece = threadIdx.x % S::pieces;
-    const auto start_values = [&](int slot) {
-      const std::uint32_t sees = limit - blocks[slot] * S::keys;
-      const std::int64_t stride = c.values.token_stride * S::element_bytes;
-      const char* from = shared.places[slot].values + own * stride + piece * 16;
-      const std::uint32_t to =
-          cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
-#pragma unroll
-      for (int i = 0; i < S::keys / rows_at_once; ++i, from += rows_at_once * stride) {
-        const bool there = own + i * rows_at_once < sees;
-        if constexpr (S::is_e4m3)
-          held[i] = there ? load_once(from) : uint4{};
-        else
-          cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, there);
-      }
-      if (S::is_e4m3 && c.values.scale.data != nullptr)
-        load_scales(slot, shared.places[slot].value_scales, c.values.scale.token_stride, value_scales);
-    };
-    const auto store_values = [&] {
-      T* to = tiles + own * S::stride + piece * 16;
-#pragma unroll
-      for (int i = 0; i < S::keys / rows_at_once; ++i, to += rows_at_once * S::stride) {
-        reinterpret_cast<uint4*>(to)[0] = widen<T>(held[i].x, held[i].y);
-        reinterpret_cast<uint4*>(to)[1] = widen<T>(held[i].z, held[i].w);
-      }
-    };
-
-    if (first < last) {
-      load_keys(first);
-      start_values(first);
+      total.sum[0][half] = __fmaf_rn(total.sum[0][half], factor, sum);
     }
-    cuda::commit_copies();
-    if (!S::is_e4m3 && first + 1 < last) start_values(first + 1);
-    cuda::commit_copies();
-    if (from.ids != nullptr && span == 0 && warp == 0 && !rehearses)
-      shared.selection.write(from.rule, scored, from.ids + row * from.id_row_stride + kv_head * from.id_head_stride);
+    cuda::wait_copies<1>();
+    __syncthreads();  // weights and values are there
 
-    cuda::query_operands queries[S::d / 32];
+    const std::uint32_t values =
+        cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + lane % 16 * S::stride + lane / 16 * 8) +
+        warp * S::warp_columns * 2;
 #pragma unroll
-    for (int j = 0; j < S::d / 32; ++j) {
-      // 16 values of e4m3 are as many pieces of a query as it takes to hold them.
-      const int piece = S::is_e4m3 ? j / 2 * 8 + 2 * t + j % 2 : 4 * j + t;
-      queries[j] = cuda::query_operands(shared.queries[cuda::placed<S::d / 8>(g, piece)],
-                                        shared.queries[cuda::placed<S::d / 8>(g + 8, piece)]);
+    for (int k = 0; k < S::keys / 16; ++k) {
+      std::uint32_t weights[1][4];
+      cuda::load_matrices(weights[0], weight_row + k * 32);
+      cuda::add_values<T>(weights, values + k * 16 * S::stride * 2, total);
     }
-
-    const float scale = c.scale * static_cast<float>(CUDART_L2E);
-    const std::uint32_t weight_row = cuda::shared_address(shared.weights + lane % 16 * S::stride + lane / 16 * 8);
-    total.clear();
-    for (int slot = first; slot < last; ++slot) {
-      float scores[2][4] = {};
-#pragma unroll
-      for (int j = 0; j < S::d / 32; ++j) {
-        uint4 key[2];
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          if constexpr (S::is_e4m3) {
-            const uint4& stored = keys[j / 2][n];
-            key[n] = j % 2 == 0 ? widen<T>(stored.x, stored.y) : widen<T>(stored.z, stored.w);
-          } else {
-            key[n] = keys[j][n];
-          }
-        }
-#pragma unroll
-        for (int n = 0; n < 2; ++n) cuda::mma<T>(scores[n], queries[j].first, key[n].x, key[n].y);
-#pragma unroll
-        for (int n = 0; n < 2; ++n) cuda::mma<T>(scores[n], queries[j].second, key[n].z, key[n].w);
-      }
-      if (S::is_e4m3 && c.keys.scale.data != nullptr)
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) scores[n][i] *= key_scales[n][i % 2];
-      if (slot + 1 < last) load_keys(slot + 1);
-
-      const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
-#pragma unroll
-      for (int n = 0; n < 2; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          scores[n][i] = key + 8 * n + i % 2 < limit ? __fmul_rn(scores[n][i], scale) : -CUDART_INF_F;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float most = cuda::row_maximum(fmaxf(fmaxf(scores[0][2 * half], scores[0][2 * half + 1]),
-                                                   fmaxf(scores[1][2 * half], scores[1][2 * half + 1])));
-        if (t == 0) shared.most[g + 8 * half][warp] = most;
-      }
-      __syncthreads();  // maxima are there; weights and values of the block before are done with
-      if (slot > first) {
-        if (!S::is_e4m3 && slot + 1 < last) start_values(slot + 1);
-        cuda::commit_copies();
-      }
-
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float before = total.most[0][half];
-        const float most = fmaxf(before, over_warps(shared.most[g + 8 * half], fmaxf));
-        const float factor = cuda::exp2_approximately(before - cuda::reference_score(most));
-        total.most[0][half] = most;
-        float sum = 0;
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          float &low = scores[n][2 * half], &high = scores[n][2 * half + 1];
-          sum += cuda::weigh(low, most);
-          sum += cuda::weigh(high, most);
-          if (S::is_e4m3 && c.values.scale.data != nullptr) {  // a weight of 0 stays one, whatever a hidden scale is
-            low = low == 0 ? 0 : low * value_scales[n][0];
-            high = high == 0 ? 0 : high * value_scales[n][1];
-          }
-          *reinterpret_cast<std::uint32_t*>(shared.weights + (g + 8 * half) * S::stride + warp * S::warp_keys + n * 8 +
-                                            t * 2) = cuda::storage<T>::pack(low, high);
-          total.out[0][n][2 * half] *= factor;
-          total.out[0][n][2 * half + 1] *= factor;
-        }
-        total.sum[0][half] = __fmaf_rn(total.sum[0][half], factor, sum);
-      }
-      if constexpr (S::is_e4m3) {
-        store_values();
-        if (slot + 1 < last) start_values(slot + 1);
-      }
-      cuda::wait_copies<1>();
-      __syncthreads();  // weights and values are there
-
-      const std::uint32_t values =
-          cuda::shared_address(tiles + (S::is_e4m3 ? 0 : (slot - first) % 2) * S::tile_elements +
-                               lane % 16 * S::stride + lane / 16 * 8) +
-          warp * S::warp_columns * 2;
-#pragma unroll
-      for (int k = 0; k < S::keys / 16; ++k) {
-        std::uint32_t weights[1][4];
-        cuda::load_matrices(weights[0], weight_row + k * 32);
-        cuda::add_values<T>(weights, values + k * 16 * S::stride * 2, total);
-      }
-    }
-    cuda::wait_copies<0>();
-    if (!rehearses) break;
-    __syncthreads();
   }
+  cuda::wait_copies<0>();
 
   send_results<S>(s, span, total, shared);
   wait_for(&shared.all_sent, 0);

@@ -111,15 +111,4 @@ struct sequence_blocks {
   }
 };
 
-// A counter in memory, for thread blocks of two kernels that run at the same time: whoever has seen what was added reads
-// what had been written before it.
-__device__ inline void add_one(std::uint32_t* counter) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
-}
-__device__ inline std::uint32_t read_count(const std::uint32_t* counter) {
-  std::uint32_t count;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
-  return count;
-}
-
 }  // namespace msabench::cuda_sm90

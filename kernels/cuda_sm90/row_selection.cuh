@@ -5,13 +5,8 @@
 // classes as there are places. Few more than those wanted reach it, and these are ranked by comparing each with each.
 // Where too many do, warps keep sorted lists instead. A block's score and id are one number (top_blocks.cuh), so what
 // is selected does not depend on the way.
-//
-// Every instruction runs once or twice, so most of them have to be fetched first: loops are left as they are, and
-// scores lie in shared memory for them.
 #pragma once
 
-#include "kernels/cuda/attention_keys.cuh"
-#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/top_blocks.cuh"
 
 namespace msabench::cuda_sm90 {
@@ -21,144 +16,118 @@ using namespace msabench::kernels;
 template <int threads>
 struct row_selection {
   static constexpr int warps = threads / 32;
-  static constexpr int most_candidates = threads;
-  static constexpr int step = 8192;  ///< scores that are in shared memory at a time
+  static constexpr int most_candidates = 256;
 
   cuda::rank candidates[most_candidates];
-  cuda::rank lists[warps][32];  ///< lists[0]: those taken by rank, best first
+  cuda::rank lists[warps][32];
   float class_best[warps][32];
-  std::int32_t given[cuda::most_selected];  ///< taken whatever their scores are
-  int given_count, wanted, found;
+  std::int32_t ids[cuda::most_selected];  ///< the result: topk of them, as the contract has them
+  int count;
 
-  /// Of a row that sees `visible` blocks. `scores`: `columns` of them may be read; `room`: for `step` of them, at a
-  /// multiple of 16 bytes. By the whole thread block, as all of these; followed by take.
-  __device__ void rank(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns,
-                       float* room) {
-    const cuda::free_blocks free(rule, visible);
-    const int thread = static_cast<int>(threadIdx.x), count = static_cast<int>(min(visible, std::int64_t{rule.topk}));
-    if (thread == 0) given_count = count - free.wanted, wanted = free.wanted, found = 0;
-    if (thread < count - free.wanted) {
-      const bool is_last = free.wanted > 0 && thread >= rule.initial;
-      given[thread] = is_last ? static_cast<int>(visible) - rule.local + thread - rule.initial : thread;
-    }
-    if (free.wanted > 0) {
-      collect(free, scores, columns, room);
-      if (found > most_candidates) keep_lists(free, scores);
-    }
-    __syncthreads();
-  }
-
-  /// Or of a row whose ids are given.
-  __device__ void list(const std::int32_t* ids, int topk, std::int64_t visible) {
-    if (threadIdx.x < 32) {
-      const int listed = static_cast<int>(cuda::list_blocks(ids, topk, visible, given));
-      if (threadIdx.x == 0) given_count = listed, wanted = found = 0;
-    }
-    __syncthreads();
-  }
-
-  /// Calls keep(place, id, look_up(id)) for each of the row's blocks by some thread, places counting from 0 in no
-  /// particular order, and returns how many there are. What look_up reads is on its way while blocks are ranked.
-  template <class LookUp, class Keep>
-  __device__ int take(const LookUp& look_up, const Keep& keep) {
-    constexpr int at_once = threads / 4;
-    static_assert(cuda::most_selected <= at_once);
-    const int part = threadIdx.x % 4;
-    int first = 0;
-#pragma unroll 1
-    do {
-      // Four threads count the candidates that are better than theirs; one of them may have a given block as well.
-      const int own = first + static_cast<int>(threadIdx.x) / 4;
-      const cuda::rank mine = own < found ? candidates[own] : cuda::no_block;
-      const bool is_given = part == 1 && own < given_count, is_candidate = part == 0 && own < found;
-      const int id = is_given ? given[own] : cuda::id_of(mine);
-      const auto where = is_given || is_candidate ? look_up(id) : decltype(look_up(id)){};
-      int better = 0;
-#pragma unroll 1
-      for (int other = part; other < found; other += 16)
-#pragma unroll
-        for (int i = 0; i < 16; i += 4) better += candidates[other + i] > mine;
-      better += __shfl_xor_sync(cuda::all_lanes, better, 1);
-      better += __shfl_xor_sync(cuda::all_lanes, better, 2);
-      if (is_given) keep(wanted + own, id, where);
-      if (is_candidate && better < wanted) {
-        lists[0][better] = mine;
-        keep(better, id, where);
-      }
-      first += at_once;
-    } while (first < found);
-    __syncthreads();
-    return given_count + wanted;
-  }
-
-  /// After take: ids [topk] of the row as the contract has them. By one warp.
-  __device__ void write(const selection_rule& rule, std::int64_t visible, std::int32_t* ids) const {
+  /// Of a row that sees `visible` blocks. `scores`: `columns` of them may be read. By the whole thread block; what it
+  /// reads in `ids` is there at the end.
+  __device__ void select(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns) {
     const int lane = threadIdx.x % 32;
-    cuda::write_ids(rule, visible, lane < wanted ? lists[0][lane] : cuda::no_block, ids);
+    const cuda::free_blocks free(rule, visible);
+    cuda::rank mine = cuda::no_block;
+    if (free.wanted > 0) {
+      collect(free, scores, columns);
+      if (count <= most_candidates)
+        rank_candidates(free.wanted);
+      else
+        keep_lists(free, scores);
+      if (lane < free.wanted) mine = lists[0][lane];
+    }
+    if (threadIdx.x < 32) cuda::write_ids(rule, visible, mine, ids);
+    __syncthreads();
   }
 
  private:
+  static constexpr int vectors = 8, step = 4 * threads * vectors;  // scores that a thread block has in registers
+
   /// The blocks that reach a score that wanted ones reach, in any order. NaN, which ranks as -infinity, passes for any.
-  __device__ void collect(const cuda::free_blocks& free, const float* scores, std::int64_t columns, float* room) {
+  __device__ void collect(const cuda::free_blocks& free, const float* scores, std::int64_t columns) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    candidates[threadIdx.x] = cuda::no_block;
+    if (threadIdx.x == 0) count = 0;
     const bool in_vectors = columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(scores) % sizeof(float4) == 0;
     const int end = static_cast<int>(free.end), first = static_cast<int>(free.first);
     const auto all = static_cast<unsigned>(end - first);
-    const auto is_free = [=](int id) { return static_cast<unsigned>(id - first) < all; };
-    const int own = 4 * static_cast<int>(threadIdx.x);
     float floor = -CUDART_INF_F;
-#pragma unroll 1
     for (int base = 0; base < end; base += step) {
-      // A thread reads what it has brought here itself.
-      const int own_end = min(step, end - base);
+      const int first_id = base + 4 * static_cast<int>(threadIdx.x);
+      // All are on their way before the first is looked at.
+      float read[vectors][4];
       if (in_vectors) {
-#pragma unroll 1
-        for (int i = own; i < own_end; i += 4 * threads)
-          cuda::copy_async(cuda::shared_address(room + i), scores + base + i, true);
-        cuda::commit_copies();
-        cuda::wait_copies<0>();
-      } else {
-#pragma unroll 1
-        for (int i = own; i < own_end; i += 4 * threads)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) room[i + e] = base + i + e < end ? __ldcg(scores + base + i + e) : 0;
+        for (int i = 0; i < vectors; ++i) {
+          const int id = first_id + 4 * i * threads;
+          const float4 four = id < end ? __ldcg(reinterpret_cast<const float4*>(scores + id)) : float4{};
+          read[i][0] = four.x, read[i][1] = four.y, read[i][2] = four.z, read[i][3] = four.w;
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < vectors * 4; ++i) {
+          const int id = first_id + 4 * (i / 4) * threads + i % 4;
+          read[i / 4][i % 4] = id < end ? __ldcg(scores + id) : 0;
+        }
       }
       float best = -CUDART_INF_F;
-#pragma unroll 1
-      for (int i = own; i < own_end; i += 4 * threads) {
-        const float4 four = *reinterpret_cast<const float4*>(room + i);
-        const float read[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-        for (int e = 0; e < 4; ++e) best = fmaxf(best, is_free(base + i + e) ? read[e] : -CUDART_INF_F);
+      for (int i = 0; i < vectors; ++i) {
+        if (base + 4 * i * threads >= end) break;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          best = fmaxf(best, is_free(first_id + 4 * i * threads + e, first, all) ? read[i][e] : -CUDART_INF_F);
       }
       // Neighbouring blocks, whose scores are alike, are of different classes: those of the 16 or 32 lanes.
       float of_class = best;
       if (free.wanted <= 16) of_class = fmaxf(of_class, __shfl_xor_sync(cuda::all_lanes, of_class, 16));
-      if (base > 0) __syncthreads();  // those of the step before are read
+      __syncthreads();  // those of the step before are read
       class_best[warp][lane] = of_class;
       __syncthreads();
 #pragma unroll
       for (int other = 0; other < warps; ++other) of_class = fmaxf(of_class, class_best[other][lane]);
       const auto ascending = static_cast<std::uint32_t>(cuda::rank_of(of_class, 0) >> 32);
       floor = fmaxf(floor, cuda::score_of(cuda::rank{__reduce_min_sync(cuda::all_lanes, ascending)} << 32));
-#pragma unroll 1
-      for (int i = own; i < own_end; i += 4 * threads) {
-        const float4 four = *reinterpret_cast<const float4*>(room + i);
-        if (four.x < floor && four.y < floor && four.z < floor && four.w < floor) continue;
-#pragma unroll 1
-        for (int e = 0; e < 4; ++e) {
-          const float score = room[i + e];
-          if (!is_free(base + i + e) || score < floor) continue;
-          const int place = atomicAdd(&found, 1);
-          if (place < most_candidates) candidates[place] = cuda::rank_of(score, base + i + e);
-        }
+      std::uint32_t found = 0;  // a bit for each
+#pragma unroll
+      for (int i = 0; i < vectors; ++i) {
+        if (base + 4 * i * threads >= end) break;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (is_free(first_id + 4 * i * threads + e, first, all) && !(read[i][e] < floor)) found |= 1u << (4 * i + e);
+      }
+      if (found == 0) continue;
+      int place = atomicAdd(&count, __popc(found));
+#pragma unroll
+      for (int i = 0; i < vectors * 4; ++i) {
+        if ((found >> i & 1) == 0) continue;
+        const int id = first_id + 4 * (i / 4) * threads + i % 4;
+        if (place < most_candidates) candidates[place] = cuda::rank_of(read[i / 4][i % 4], id);
+        ++place;
       }
     }
     __syncthreads();
   }
 
-  /// The wanted best become the candidates, from the scores, however many are alike.
+  static __device__ bool is_free(int id, int first, unsigned all) { return static_cast<unsigned>(id - first) < all; }
+
+  /// The wanted best of the candidates to lists[0]: four threads count those that are better than one.
+  __device__ void rank_candidates(int wanted) {
+    const int part = threadIdx.x % 4;
+    for (int first = 0; first < count; first += threads / 4) {
+      const int own = first + threadIdx.x / 4;
+      const cuda::rank mine = own < count ? candidates[own] : cuda::no_block;
+      int better = 0;
+      for (int other = part; other < count; other += 4) better += candidates[other] > mine;
+      better += __shfl_xor_sync(cuda::all_lanes, better, 1);
+      better += __shfl_xor_sync(cuda::all_lanes, better, 2);
+      if (part == 0 && own < count && better < wanted) lists[0][better] = mine;
+    }
+    __syncthreads();
+  }
+
+  /// The same from the scores, however many are alike.
   __device__ void keep_lists(const cuda::free_blocks& free, const float* scores) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     cuda::top_list best;
@@ -172,11 +141,10 @@ struct row_selection {
     lists[warp][lane] = best.mine;
     __syncthreads();
     if (warp == 0) {
-#pragma unroll 1
       for (int other = 1; other < warps; ++other) best.merge(lists[other][lane]);
-      candidates[lane] = best.mine;
-      if (lane == 0) found = free.wanted;
+      lists[0][lane] = best.mine;
     }
+    __syncthreads();
   }
 };
 

@@ -18,6 +18,17 @@ FAULTS = {
         "dense/*"),
     # Sums of another greatest score are added up as they are.
     "wide_stale_sums": ("cuda_sm90/wide_attention.cu", "out[j] *= factors[j / 2 % 2]", "out[j] *= 1", "dense/*"),
+    # Values are multiplied by the scales of their keys.
+    "scattered_other_scale": (
+        "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.value_scales[at.stage])", "scale_columns(scores, shared.key_scales[at.stage])",
+        "attend/*"),
+    # A block is added to what a token has, whether or not the one before is in it.
+    "scattered_untold_sums": ("cuda_sm90/attend_scattered.cu", "        wait_for_blocks(chunk.added + pair.item, rank);\n", "", "attend/*"),
+    # Sums of another greatest score are added up as they are.
+    "scattered_stale_sums": (
+        "cuda_sm90/attend_sums.cuh in cuda_sm90/attend_scattered.cu", "before.y * cuda::exp2_approximately(before.x - reference)", "before.y", "attend/*"),
+    # A token of a tile reads what its neighbours have selected.
+    "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
     # dS is multiplied while the other warpgroup writes it.
     "blocks_race": (
         "cuda_sm90/block_gradients.cu", "      fence_for_async();\n      meet(multipliers_meet, multipliers);\n      const std::uint64_t rows_by_keys",
