@@ -28,14 +28,8 @@ archive() {  # name commit
   git archive $2 kernels/cuda_sm90 | tar x -C $out/$1.tree
   compile $1
 }
-archive old 4a32ce6
 archive one_vote d9a8c22
-variant halved_noprefetch
-cp /tmp/no_prefetch.cu $out/halved_noprefetch.tree/kernels/cuda_sm90/prefill_index.cu
-nvcc $flags -I$out/halved_noprefetch.tree -I. -Iinclude $wgmma -Dcuda_sm90=halved_noprefetch -c $out/halved_noprefetch.tree/kernels/cuda_sm90/prefill_index.cu -o $out/halved_noprefetch.o
-variant halved
-variant halved_group3 group3
-variant halved_group8 group8
+variant prefetch
 portable=build/release/kernels/cuda/CMakeFiles/cuda_kernels_portable.dir
 nvcc $flags -I. -Iinclude -I$out -gencode=arch=compute_90,code=sm_90 -c scratch/bench_index.cu -o $out/bench_index.o
 nvcc $flags -gencode=arch=compute_90,code=sm_90 -o $out/bench_index $out/bench_index.o $objects \

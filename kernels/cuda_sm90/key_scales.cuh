@@ -95,15 +95,19 @@ struct alignas(16) key_scales {
     }
   }
 
-  /// Of a row's products, each times its scale.
-  __device__ float row_maximum(const row_products& products) const {
+  /// Each column times its scale.
+  __device__ void multiply(float (&products)[product_values]) const {
     const auto* const pairs = reinterpret_cast<const float2*>(of_column) + threadIdx.x % 4;
-    const auto scaled = [&](int n, int i) {
+#pragma unroll
+    for (int n = 0; n < product_columns / 8; ++n) {
       const float2 pair = pairs[4 * n];
-      return products(n, i) * (i == 0 ? pair.x : pair.y);
-    };
-    const float quick = quick_row_maximum(scaled);
-    return __all_sync(cuda::all_lanes, is_sound(quick)) ? quick : careful_row_maximum(scaled);
+      products[4 * n] *= pair.x;
+      products[4 * n + 1] *= pair.y;
+      products[4 * n + 2] *= pair.x;
+      products[4 * n + 3] *= pair.y;
+      // Or all scales are read first, into registers that are not there.
+      if (n % 4 == 3) asm volatile("" ::: "memory");
+    }
   }
 };
 

@@ -315,54 +315,36 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
     finish_products<0>();
     pin(products);
 
-    float scores[2] = {};
-    bool taken[2];
-    const auto look_up = [&](int half) {  // whether a score has a place
-      scores[half] *= factors[half];
-      const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
-      taken[half] = ranked && best[half].takes(scores[half]);
-    };
-    const auto any_taken = [&] { return __any_sync(all_lanes, taken[0] || taken[1]) != 0; };
     const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
-    const int seen[2] = {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys};
-    if constexpr (shape::scales_keys) {
-      const key_scales& scales = scales_of<shape>(tiles, place.stage);
-      taken[0] = taken[1] = true;
-      if (is_seen) {
-        key_scales::row_bounds(products, limits, scores);
-        look_up(0), look_up(1);
-      } else {
-        hide_unseen(products, seen, CUDART_NAN_F);  // whatever it is multiplied by
-      }
-      const bool can_be_taken = any_taken();
-      if (can_be_taken)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (!__any_sync(all_lanes, taken[half])) continue;
-          scores[half] = scales.row_maximum({products, half});
-          look_up(half);
-        }
-      __syncwarp();  // all lanes have read
-      if (lane == 0) arrive(&ring.empty[place.stage]);
-      if (!can_be_taken || !any_taken()) continue;
-    } else {
-      if (lane == 0) arrive(&ring.empty[place.stage]);
-      if (!is_seen) hide_unseen(products, seen, -CUDART_INF_F);
-      bool are_sound = true;
+    float scores[2];
+    bool taken[2];
+    const auto look_up = [&] {  // which scores have a place
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        scores[half] = quick_row_maximum(row_products{products, half});
-        are_sound &= is_sound(scores[half]);
-        look_up(half);
+        scores[half] *= factors[half];
+        const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
+        taken[half] = ranked && best[half].takes(scores[half]);
       }
-      // Mostly neither is so, which one vote tells.
-      if (!__any_sync(all_lanes, taken[0] || taken[1] || !are_sound)) continue;
-      if (__any_sync(all_lanes, !are_sound))
+      return taken[0] || taken[1];
+    };
+    bool can_be_taken = true;  // by the warp
+    if constexpr (shape::scales_keys) {
+      if (is_seen) {
+        key_scales::row_bounds(products, limits, scores);
+        can_be_taken = __any_sync(all_lanes, look_up());
+      }
+      if (can_be_taken) scales_of<shape>(tiles, place.stage).multiply(products);
+      __syncwarp();  // all lanes have read
+    }
+    if (lane == 0) arrive(&ring.empty[place.stage]);
+    if (!can_be_taken) continue;
+    if (!is_seen) hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
+    const bool are_right = quick_row_maxima(products, scores);
+    if (!__any_sync(all_lanes, look_up() || !are_right)) continue;
+    if (__any_sync(all_lanes, !are_right)) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          scores[half] = careful_row_maximum(row_products{products, half});
-          look_up(half);
-        }
+      for (int half = 0; half < 2; ++half) scores[half] = careful_row_maximum(products, half);
+      look_up();
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);

@@ -60,10 +60,10 @@ FAULTS = {
     "prefill_index_later_key": ("cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", ">= seen[i / 2]", "> seen[i / 2]", "index/*"),
     # Negative maxima stay in the order of integers, which is that of their sizes.
     "prefill_index_negative": (
-        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "return __float_as_uint(quick_maximum) <= infinity", "return infinity > 0", "index/*"),
+        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "are_right &= static_cast<std::uint32_t>(all) <= infinity", "are_right &= all == all", "index/*"),
     # What no scaled product is above is put too low.
     "prefill_index_low_bound": (
-        "cuda_sm90/key_scales.cuh in cuda_sm90/prefill_index.cu", ": __uint_as_float(most);", ": 0.75f * __uint_as_float(most);", "index/*"),
+        "cuda_sm90/key_scales.cuh in cuda_sm90/prefill_index.cu", ": __uint_as_float(most);", ": 0.25f * __uint_as_float(most);", "index/*"),
     # Of the parts of a row's keys the last is left out.
     "prefill_index_lost_part": (
         "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
