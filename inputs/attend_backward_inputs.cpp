@@ -207,6 +207,7 @@ void fill_backward(const fill_job& job, const selection& chosen) {
   buffer &out = job.input(slot::out), &lse = job.input(slot::lse);
   if (!out.region) return;
   for (buffer* b : {&out, &lse}) prepare_whole(*b, job.definition.seed);
+  if (job.forward == forward_results::left_to_caller) return;
   const forward_pass forward(job, chosen);
   const std::int64_t rows = job.rows.total_q(), heads = job.set.agreed.hkv;
   const bool much = cost_triples(job.definition) > 10'000;

@@ -24,6 +24,21 @@ __global__ void fill(bf16* to, std::size_t n, unsigned seed) {
     to[i] = __float2bfloat16((u / 65536.0f - 2.0f) * 1.7320508f);
   }
 }
+__global__ void fill_e4m3(unsigned char* to, std::size_t n, unsigned seed) {
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * blockDim.x) {
+    const unsigned a = mix(static_cast<unsigned>(i) * 2654435761u + seed), b = mix(a + static_cast<unsigned>(i >> 32));
+    const float u = (a & 0xffff) + (a >> 16) + (b & 0xffff) + (b >> 16);
+    to[i] = __nv_fp8_e4m3((u / 65536.0f - 2.0f) * 1.7320508f).__x;
+  }
+}
+__global__ void fill_scales(float* to, std::size_t n, unsigned seed) {
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * blockDim.x)
+    to[i] = 0.5f + mix(static_cast<unsigned>(i) + seed) / 4294967296.0f;
+}
+__device__ float element(const cache& c, const char* row, int i) {
+  if (c.type.bits == 16) return __bfloat162float(reinterpret_cast<const bf16*>(row)[i]);
+  return float(reinterpret_cast<const __nv_fp8_e4m3*>(row)[i]);
+}
 // A warp for each query head of sampled tokens.
 __global__ void plain(attend_call call, const int* rows, int count, float* out, float* lse) {
   const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32, hq = call.kv_heads * call.group;
@@ -38,15 +53,16 @@ __global__ void plain(attend_call call, const int* rows, int count, float* out, 
     const int id = ids[s];
     if (id < 0 || id > place.position / call.block) continue;
     for (int j = id * call.block; j < (id + 1) * call.block && j <= place.position; ++j) {
-      const auto* k = reinterpret_cast<const bf16*>(call.keys.token(place.sequence, kv, j));
-      const auto* v = reinterpret_cast<const bf16*>(call.values.token(place.sequence, kv, j));
+      const char* k = call.keys.token(place.sequence, kv, j);
+      const char* v = call.values.token(place.sequence, kv, j);
+      const float fk = call.keys.factor(place.sequence, kv, j), fv = call.values.factor(place.sequence, kv, j);
       float x = 0;
-      for (int i = 0; i < 4; ++i) x += qv[i] * __bfloat162float(k[lane * 4 + i]);
+      for (int i = 0; i < 4; ++i) x += qv[i] * element(call.keys, k, lane * 4 + i);
       for (int d = 16; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
-      x *= call.scale;
+      x *= call.scale * fk;
       const float n = fmaxf(m, x), a = expf(m - n), p = expf(x - n);
       m = n; l = l * a + p;
-      for (int i = 0; i < 4; ++i) o[i] = o[i] * a + p * __bfloat162float(v[lane * 4 + i]);
+      for (int i = 0; i < 4; ++i) o[i] = o[i] * a + p * fv * element(call.values, v, lane * 4 + i);
     }
   }
   for (int i = 0; i < 4; ++i) out[std::size_t{static_cast<unsigned>(warp)} * 128 + lane * 4 + i] = l > 0 ? o[i] / l : 0;
@@ -98,6 +114,10 @@ int main(int argc, char** argv) {
   bf16 *k = device<bf16>(cache_elements), *v = device<bf16>(cache_elements), *q = device<bf16>(q_elements), *out = device<bf16>(q_elements);
   float* lse = device<float>(std::size_t(most_tokens) * heads * group);
   fill<<<1024, 256>>>(k, cache_elements, 1); fill<<<1024, 256>>>(v, cache_elements, 2); fill<<<1024, 256>>>(q, q_elements, 3);
+  unsigned char *k8 = device<unsigned char>(cache_elements), *v8 = device<unsigned char>(cache_elements);
+  float *ks = device<float>(cache_elements / d), *vs = device<float>(cache_elements / d);
+  fill_e4m3<<<1024, 256>>>(k8, cache_elements, 4); fill_e4m3<<<1024, 256>>>(v8, cache_elements, 5);
+  fill_scales<<<1024, 256>>>(ks, cache_elements / d, 6); fill_scales<<<1024, 256>>>(vs, cache_elements / d, 7);
   must(cudaDeviceSynchronize(), "fill");
   std::vector<int> table(most / block);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int>(i);
@@ -140,7 +160,14 @@ int main(int argc, char** argv) {
     call.keys.token_stride = heads * d; call.keys.head_stride = d; call.keys.page_stride = std::int64_t{block} * heads * d;
     call.keys.block_table = d_table; call.keys.table_stride = most / block; call.keys.page_size = block;
     if (std::strstr(s.selection, "@hnd")) call.keys.token_stride = d, call.keys.head_stride = std::int64_t{block} * d;
-    call.values = call.keys; call.values.data = reinterpret_cast<const char*>(v);
+    const bool e4m3 = std::strstr(s.selection, "@e4m3") != nullptr;
+    if (e4m3) {
+      p.kv = call.keys.type = e4m3_type; p.kv_scale = 2;
+      call.keys.data = reinterpret_cast<const char*>(k8);
+      call.keys.scale = {ks, 1, block, std::int64_t{block} * heads, heads};
+    }
+    call.values = call.keys; call.values.data = e4m3 ? reinterpret_cast<const char*>(v8) : reinterpret_cast<const char*>(v);
+    if (e4m3) call.values.scale.data = vs;
     call.q = reinterpret_cast<const char*>(q); call.q_type = bf16_type; call.q_row_stride = heads * group * d; call.q_head_stride = d;
     call.ids = d_ids; call.id_row_stride = heads * topk; call.id_head_stride = topk;
     call.out = reinterpret_cast<char*>(out); call.out_type = bf16_type; call.out_row_stride = heads * group * d; call.out_head_stride = d;

@@ -14,24 +14,28 @@ namespace msabench::cuda_sm90 {
 
 bool takes_attend(const msabench_problem& p) {
   if (p.op != MSABENCH_OP_ATTEND && p.op != MSABENCH_OP_MSA) return false;
-  // Fewer rows don't fill a device, nor do few tokens to a block repay turning selections round.
+  const bool is_scaled = same_type(p.kv, e4m3_type) && same_type(p.q, bf16_type);
+  const bool typed =
+      same_type(p.out, p.q) && p.q.bits == 16 && (is_scaled || (same_type(p.kv, p.q) && p.kv_scale == 0));
+  // Fewer rows don't fill a device, nor do few tokens to a block repay turning selections round. Of e4m3 no portable
+  // kernel computes a row.
   constexpr std::int64_t least_rows = 64, most_blocks = 1 << 18;
   const std::int64_t blocks = p.batch * max_blocks(p);
-  const bool shared = p.total_q * p.hkv >= least_rows && blocks > 0 && p.total_q * p.topk >= 2 * blocks &&
-                      blocks * p.hkv <= most_blocks;
+  const bool shared = is_scaled || (p.total_q * p.hkv >= least_rows && p.total_q * p.topk >= 2 * blocks);
+  const bool listed = blocks > 0 && blocks * p.hkv <= most_blocks;
   // Boxes of fewer rows than a swizzle has don't fit beside each other.
   constexpr std::int32_t least_box = 8;
   const bool paged_well = p.page_layout == 0 || std::gcd(p.page_size, block_keys) >= least_box;
-  const bool typed = same_type(p.kv, p.q) && same_type(p.out, p.q) && p.q.bits == 16;
-  return shared && paged_well && typed && p.d == head_columns && p.block == block_keys && p.topk <= most_listed &&
-         p.hq / p.hkv <= token_heads && p.kv_scale == 0 && p.softmax_scale >= 0;
+  return typed && shared && listed && paged_well && p.d == head_columns && p.block == block_keys &&
+         p.topk <= most_listed && p.hq / p.hkv <= token_heads && p.softmax_scale >= 0;
 }
 
 msabench_numerics attend_numerics(const msabench_problem& p) {
   if (!takes_attend(p)) return cuda::attention_numerics(p);
   msabench_numerics declared = fp32_numerics(p);
-  declared.p_operand = p.kv;
-  declared.partial_store = p.kv;
+  declared.p_operand = p.q;  // of e4m3 values, times their scales
+  // Of bf16, the sums of a token's blocks are rounded to fp16 after each, which all together is no more than once to bf16.
+  if (same_type(p.q, bf16_type)) declared.partial_store = p.q;
   declared.exp_rel_error = 0x1p-21f;  // ex2.approx: 2^-22, and its argument is rounded
   // A lane adds 32 weights of each block, and then rescales; or the blocks are added up later.
   const std::int64_t keys = block_capacity(p) * p.block, blocks = block_capacity(p);

@@ -17,27 +17,24 @@ namespace {
 
 using cuda::ceil_div;
 
-/// Bytes that results of pairs, and of tokens between passes, may take. Tests make it small, so that small problems go
+/// Bytes that results of pairs may take. Tests make it small, so that small problems go
 /// in ranges.
 #ifndef MSABENCH_ATTEND_PARTIAL_BYTES
-#define MSABENCH_ATTEND_PARTIAL_BYTES 256e6
+#define MSABENCH_ATTEND_PARTIAL_BYTES 240e6
 #endif
 constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
-constexpr double state_bytes = 16 * (128 * sizeof(float) + sizeof(float2));
 constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
 
-/// Tokens of a chunk. Where the results of a head don't fit, either the sums of tokens have to wait between ranges of
+/// Tokens of a chunk. Where the results of a head don't fit, either what tokens have is read again between ranges of
 /// blocks, or fewer tokens read the blocks again: whatever moves less.
 std::int64_t chunk_tokens(const msabench_problem& p) {
   const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
-  const double pairs = static_cast<double>(tokens * p.topk), states = static_cast<double>(tokens) * state_bytes;
-  const double chunks = std::ceil(pairs * pair_bytes / most_partial_bytes);
-  const double ranges = std::ceil(pairs * pair_bytes / std::max(most_partial_bytes - states, 1.0));
+  const double chunks = std::ceil(static_cast<double>(tokens * p.topk) * pair_bytes / most_partial_bytes);
   const double keys = static_cast<double>(p.batch) * static_cast<double>(p.max_kv_len);
-  if ((chunks - 1) * keys * key_bytes > (ranges - 1) * 2 * states) return tokens;
+  if (keys * key_bytes > static_cast<double>(tokens) * 2 * pair_bytes) return tokens;
   return ceil_div(ceil_div(tokens, static_cast<std::int64_t>(chunks)), tile_tokens) * tile_tokens;
 }
 
@@ -267,8 +264,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.ranges = 1;
   chunk.pairs_of_pass = chunk.pairs_of_group();
   if (head_bytes > most_partial_bytes) {
-    const double room = (most_partial_bytes - static_cast<double>(chunk.tokens_of_head()) * state_bytes) / pair_bytes;
-    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(room), 2 * tokens);
+    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(most_partial_bytes / pair_bytes), 2 * tokens);
     // A block has all tokens at the most.
     chunk.ranges = static_cast<std::int32_t>(ceil_div(chunk.pairs_of_head, chunk.pairs_of_pass - tokens));
   }
@@ -298,7 +294,6 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.shared_blocks = cutter.take<shared_block>(shared * static_cast<double>(chunk.blocks_of_tile));
   chunk.partial_out = cutter.take<uint4>(results * 8 * 32);
   chunk.partial_stats = cutter.take<float2>(results * 16);
-  chunk.state_out = cutter.take<float4>(states * 16 * 32);
   chunk.state_stats = cutter.take<float2>(states * 16);
   bytes = cutter.bytes();
   return chunk;

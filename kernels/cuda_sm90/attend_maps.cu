@@ -13,6 +13,7 @@ std::int64_t usable_stride(std::int64_t elements) {
 }
 
 bool make_cache_map(CUtensorMap& map, const cache& c, const attend_call& call, std::int32_t rows_of_box) {
+  if (same_type(c.type, e4m3_type)) return true;  // the copy engine has nothing to do with it
   const bool paged = c.block_table != nullptr;
   // Without any key there may be no memory; then nothing is read.
   const void* const base = c.data != nullptr ? c.data : call.q;

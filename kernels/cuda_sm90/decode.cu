@@ -23,12 +23,13 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
 }
 
 /// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, two on
-/// each of its multiprocessors, as far as there are blocks of keys for them.
+/// each of its multiprocessors, as far as there are blocks of keys for them; two at least, as only thread blocks of a
+/// cluster may send.
 int span_places(const msabench_problem& p) {
   constexpr std::int64_t most_blocks = 2 * 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
-  while (places > 0 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
+  while (places > 1 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
   return places;
 }
 

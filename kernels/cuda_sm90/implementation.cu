@@ -31,17 +31,32 @@ msabench_profile profile(const msabench_problem& problem) {
 msabench_numerics numerics(const msabench_problem& problem) {
   if (takes_decode(problem)) return decode_numerics(problem);
   if (is_index_branch(problem.op)) return index_numerics(problem);
-  if (takes_attend(problem)) return attend_numerics(problem);
-  return is_attention(problem.op) ? attention_numerics(problem) : cuda::portable_kernels.numerics(problem);
+  msabench_numerics declared = takes_attend(problem)      ? attend_numerics(problem)
+                               : is_attention(problem.op) ? attention_numerics(problem)
+                                                          : cuda::portable_kernels.numerics(problem);
+  // One field for the scores of both branches; those of the index branch may be the coarser ones.
+  if (problem.op == MSABENCH_OP_MSA) declared.score_acc = index_numerics(problem).score_acc;
+  return declared;
 }
 
+bool writes_scores(const msabench_problem& problem) {
+  return takes_decode(problem) || !same_type(problem.k_idx, e4m3_type);
+}
+
+/// Whether keys and values in e4m3 have a kernel. The portable ones take none.
+bool takes_e4m3_cache(const msabench_problem& problem) { return takes_attend(problem) || takes_decode(problem); }
+
 const char* refusal(const msabench_problem& problem) {
-  const char* text = cuda::portable_kernels.refusal(problem);
-  if (text == nullptr) text = index_refusal(problem);
+  msabench_problem portable = problem;
   const bool attends = is_attention(problem.op) || trains(problem.op);
-  if (text == nullptr && attends && same_type(problem.kv, e4m3_type))
-    text = "kv {10,8,1}: keys and values of attention are bf16 or fp16; use one of them";
-  return text;
+  if (attends && same_type(problem.kv, e4m3_type)) {
+    if (!takes_e4m3_cache(problem))
+      return "kv {10,8,1}: e4m3 is there for attention over up to 32 selected blocks of 128 keys, heads of 128, pages "
+             "of multiples of 8 keys, q in bf16; use bf16";
+    portable.kv = problem.q, portable.kv_scale = 0;
+  }
+  const char* const text = cuda::portable_kernels.refusal(portable);
+  return text != nullptr ? text : index_refusal(problem);
 }
 
 double scratch_bytes(const msabench_problem& problem, int threads) {
@@ -65,6 +80,7 @@ const kernels::implementation& hopper_kernels() {
     all.numerics = numerics;
     all.scratch_bytes = scratch_bytes;
     all.refusal = refusal;
+    all.writes_scores = writes_scores;
     all.scaled_e4m3 = true;
     all.enqueue_error = enqueue_error;
     all.dense = dense;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/query_tiles.cuh"
 #include "kernels/cuda/scoring.h"
 #include "kernels/cuda_sm90/barriers.cuh"
+#include "kernels/cuda_sm90/key_scales.cuh"
 #include "kernels/cuda_sm90/prefill_index.h"
 #include "kernels/cuda_sm90/quad_list.cuh"
 #include "kernels/cuda_sm90/row_maxima.cuh"
@@ -49,13 +50,12 @@ struct sweep_shape {
   static constexpr int stage_bytes = panels * panel_bytes;
   static constexpr int query_panel_bytes = group_rows * swizzle_row_bytes;
   static constexpr int group_bytes = panels * query_panel_bytes;
-  static constexpr int scale_bytes = scales_keys ? tile_keys * sizeof(float) : 0;
+  static constexpr int scale_bytes = scales_keys ? sizeof(key_scales) : 0;
 
   static constexpr int room = 227 * 1024 - swizzle_atom_bytes;  // but for aligning
   static constexpr int barrier_room = 256;
   static constexpr int stages =
       std::min(8, (room - barrier_room - row_groups * group_bytes) / (stage_bytes + scale_bytes));
-  static_assert(stages >= 3);  // for the turns of copy_scales
 
   // Offsets: tiles of keys, then the queries of each group, then scales of keys, then barriers.
   static constexpr int queries = stages * stage_bytes;
@@ -136,29 +136,41 @@ __device__ void copy_keys(const sweep_call& s, const block_work& work, char* til
   }
 }
 
-/// One of three warps, which take turns at tiles, as the way to scales through a table takes longer than a tile.
+template <class shape>
+__device__ key_scales& scales_of(char* tiles, int stage) {
+  return *reinterpret_cast<key_scales*>(tiles + shape::scales + stage * shape::scale_bytes);
+}
+
+/// One of three warps, which take turns at tiles. A warp reads the scales of its next tile before it waits for room for
+/// those of this one, as the way to them through a table takes longer than a tile.
 template <class shape>
 __device__ void copy_scales(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   constexpr int warps = 3, each = tile_keys / 32;
-  const kernels::scales& all = s.index.keys.scale;
-  const int lane = threadIdx.x % 32;
-  int turn = static_cast<int>(threadIdx.x) / 32 - 1;
-  ring_place<shape::stages> place;
-#pragma unroll 1
-  for (int tile = work.from; tile < work.to; ++tile, place.next()) {
-    if (turn-- > 0) continue;
-    turn = warps - 1;
+  static_assert(shape::stages >= warps);
+  const int lane = threadIdx.x % 32, first = static_cast<int>(threadIdx.x) / 32 - 1;
+  const auto read = [&](int tile, float(&to)[each]) {
+    if (tile >= work.to) return;
+    const kernels::scales& all = s.index.keys.scale;
     const tile_place at(s.index.keys, work.tokens.sequence, tile);
     const float* const from = all.data + at.page * all.page_stride + (at.row + lane) * all.token_stride;
-    float scales[each];
 #pragma unroll
     for (int i = 0; i < each; ++i)
-      scales[i] = tile * tile_keys + 32 * i + lane < work.end ? from[32 * i * all.token_stride] : 0;
+      to[i] = tile * tile_keys + 32 * i + lane < work.end ? from[32 * i * all.token_stride] : 0;
+  };
+  ring_place<shape::stages> place;
+  for (int i = 0; i < first; ++i) place.next();
+  float scales[each] = {}, next[each] = {};
+  read(work.from + first, scales);
+#pragma unroll 1
+  for (int tile = work.from + first; tile < work.to; tile += warps) {
+    read(tile + warps, next);
     wait_for(&ring.empty[place.stage], place.parity ^ 1);
-    auto* const to = reinterpret_cast<float*>(tiles + shape::scales + place.stage * shape::scale_bytes);
-#pragma unroll
-    for (int i = 0; i < each; ++i) to[32 * i + lane] = scales[i];
+    scales_of<shape>(tiles, place.stage).fill(scales);
     arrive(&ring.full[place.stage]);
+#pragma unroll
+    for (int i = 0; i < each; ++i) scales[i] = next[i];
+#pragma unroll
+    for (int i = 0; i < warps; ++i) place.next();
   }
 }
 
@@ -201,9 +213,9 @@ __device__ void copy_queries(const index_call& c, const query_tile& tokens, int 
   }
 }
 
-/// products [64][128] = queries of the group times keys of the tile, transposed.
+/// products [64][128] = queries of the group times keys of the tile, transposed. They are there after finish_products.
 template <class T, class shape>
-__device__ void multiply_tile(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
+__device__ void start_products(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
   begin_products();
 #pragma unroll
   for (int panel = 0; panel < shape::panels; ++panel)
@@ -212,8 +224,6 @@ __device__ void multiply_tile(float (&products)[product_values], std::uint64_t q
       multiply<T, tile_keys>(products, queries + panel * (shape::query_panel_bytes >> 4) + step * k_major_step,
                              keys + panel * (shape::panel_bytes >> 4) + step * k_major_step, panel + step > 0);
   commit_products();
-  finish_products<0>();
-  pin(products);
 }
 
 /// What a row sees: keys, and how many blocks from rule.initial on are taken by rank.
@@ -269,7 +279,9 @@ __device__ void write_selected(const index_call& c, const query_tile& tokens, in
 template <class T, class shape>
 __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* tiles, typename shape::ring& ring) {
   const index_call& c = s.index;
-  const int group = threadIdx.x / group_threads - 1, lane = threadIdx.x % 32;
+  // As what all lanes have in common, so that addresses and descriptors are too.
+  const int group = __shfl_sync(all_lanes, static_cast<int>(threadIdx.x) / group_threads, 0) - 1;
+  const int lane = threadIdx.x % 32;
   const int first_row = group * group_rows + threadIdx.x % group_threads / 32 * 16;  // of the warp
   char* const queries = tiles + shape::queries + group * shape::group_bytes;
   const std::uint64_t query_descriptor = k_major_descriptor(cuda::shared_address(queries));
@@ -296,28 +308,64 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
   for (int tile = work.from; tile < work.to; ++tile, place.next()) {
     wait_for(&ring.full[place.stage], place.parity);
     float products[product_values];
-    multiply_tile<T, shape>(products, query_descriptor,
-                            k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
-    if constexpr (shape::scales_keys) {
-      scale_columns(products, reinterpret_cast<const float*>(tiles + shape::scales + place.stage * shape::scale_bytes));
-      __syncwarp();  // all lanes have read
-    }
-    if (lane == 0) arrive(&ring.empty[place.stage]);
-    if ((tile + 1) * tile_keys > all_see)
-      hide_unseen(products, {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys});
-    float scores[2];
-    row_maxima(products, scores);
+    start_products<T, shape>(products, query_descriptor,
+                             k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
+    key_scales::limits limits;
+    if constexpr (shape::scales_keys) limits = scales_of<shape>(tiles, place.stage).load_limits();
+    finish_products<0>();
+    pin(products);
+
+    float scores[2] = {};
     bool taken[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    const auto look_up = [&](int half) {  // whether a score has a place
       scores[half] *= factors[half];
       const bool ranked = static_cast<unsigned>(tile - c.rule.initial) < rows[half].ranked;
       taken[half] = ranked && best[half].takes(scores[half]);
-    }
-    if (__any_sync(all_lanes, taken[0] || taken[1]))
+    };
+    const auto any_taken = [&] { return __any_sync(all_lanes, taken[0] || taken[1]) != 0; };
+    const bool is_seen = (tile + 1) * tile_keys <= all_see;  // whole, by all rows
+    const int seen[2] = {rows[0].seen - tile * tile_keys, rows[1].seen - tile * tile_keys};
+    if constexpr (shape::scales_keys) {
+      const key_scales& scales = scales_of<shape>(tiles, place.stage);
+      taken[0] = taken[1] = true;
+      if (is_seen) {
+        key_scales::row_bounds(products, limits, scores);
+        look_up(0), look_up(1);
+      } else {
+        hide_unseen(products, seen, CUDART_NAN_F);  // whatever it is multiplied by
+      }
+      const bool can_be_taken = any_taken();
+      if (can_be_taken)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
+        for (int half = 0; half < 2; ++half) {
+          if (!__any_sync(all_lanes, taken[half])) continue;
+          scores[half] = scales.row_maximum({products, half});
+          look_up(half);
+        }
+      __syncwarp();  // all lanes have read
+      if (lane == 0) arrive(&ring.empty[place.stage]);
+      if (!can_be_taken || !any_taken()) continue;
+    } else {
+      if (lane == 0) arrive(&ring.empty[place.stage]);
+      if (!is_seen) hide_unseen(products, seen, -CUDART_INF_F);
+      bool are_sound = true;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        scores[half] = quick_row_maximum(row_products{products, half});
+        are_sound &= is_sound(scores[half]);
+        look_up(half);
+      }
+      // Mostly neither is so, which one vote tells.
+      if (!__any_sync(all_lanes, taken[0] || taken[1] || !are_sound)) continue;
+      if (__any_sync(all_lanes, !are_sound))
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          scores[half] = careful_row_maximum(row_products{products, half});
+          look_up(half);
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) best[half].insert(taken[half] ? cuda::rank_of(scores[half], tile) : no_block);
   }
   if (s.lists != nullptr)
     write_lists(s, tokens, first_row, work.part, best);
@@ -418,9 +466,8 @@ sweep_plan plan_sweep(const msabench_problem& p) {
 }  // namespace
 
 bool takes_prefill_index(const msabench_problem& p) {
-  // What msa declares of its products holds for attention too, which multiplies more precisely than those of e4m3.
   const bool is_e4m3 = same_type(p.q_idx, e4m3_type);
-  const bool indexes = p.op == MSABENCH_OP_INDEX || (p.op == MSABENCH_OP_MSA && !is_e4m3);
+  const bool indexes = p.op == MSABENCH_OP_INDEX || p.op == MSABENCH_OP_MSA;
   const int wanted = p.topk - p.local_blocks - p.init_blocks;
   constexpr std::int64_t most_keys = 1 << 30;
   // A piece of a query in e4m3 is 16 dims.

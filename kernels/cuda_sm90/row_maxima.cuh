@@ -13,70 +13,59 @@ namespace msabench::cuda_sm90 {
 constexpr int product_columns = 128;
 constexpr int product_values = product_columns / 2;  ///< of a thread: of rows g and g + 8, columns 8n + 2t, 8n + 2t + 1
 
-/// Each column times its factor, of 128 in shared memory.
-__device__ inline void scale_columns(float (&products)[product_values], const float* factors) {
-  const auto* const pairs = reinterpret_cast<const float2*>(factors) + threadIdx.x % 4;
-#pragma unroll
-  for (int n = 0; n < product_columns / 8; ++n) {
-    const float2 pair = pairs[4 * n];
-    products[4 * n] *= pair.x;
-    products[4 * n + 1] *= pair.y;
-    products[4 * n + 2] *= pair.x;
-    products[4 * n + 3] *= pair.y;
-    // Or all factors are read first, into registers that are not there.
-    if (n % 4 == 3) asm volatile("" ::: "memory");
-  }
-}
-
-/// Products of columns that a row does not see become -infinity; rows g and g + 8 see the first seen[0] and seen[1].
-__device__ inline void hide_unseen(float (&products)[product_values], const int (&seen)[2]) {
+/// Products of columns that a row does not see become `hidden`; rows g and g + 8 see the first seen[0] and seen[1].
+__device__ inline void hide_unseen(float (&products)[product_values], const int (&seen)[2], float hidden) {
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < product_columns / 8; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (8 * n + column + i % 2 >= seen[i / 2]) products[4 * n + i] = -CUDART_INF_F;
+      if (8 * n + column + i % 2 >= seen[i / 2]) products[4 * n + i] = hidden;
+}
+
+/// Of value(n, i), which are a row's columns 8n + 2t + i, in all four threads of a quad; by whole warps.
+///
+/// Floats are compared as integers, of which one instruction takes three. That is right while the greatest is positive and
+/// no NaN: negative numbers are negative as integers too, and every other one is in order. Positive NaNs come out on top as
+/// more than infinity and negative numbers as negative: is_sound then says that it has to be taken again, carefully.
+template <class Value>
+__device__ float quick_row_maximum(const Value& value) {
+  const auto bits = [&](int n, int i) { return __float_as_int(value(n, i)); };
+  // Two chains, as each link waits for the one before.
+  int even = bits(0, 0), odd = bits(0, 1);
+#pragma unroll
+  for (int n = 1; n < product_columns / 8 - 1; n += 2) {
+    even = __vimax3_s32(even, bits(n, 0), bits(n, 1));
+    odd = __vimax3_s32(odd, bits(n + 1, 0), bits(n + 1, 1));
+  }
+  constexpr int last = product_columns / 8 - 1;
+  int all = max(__vimax3_s32(even, bits(last, 0), bits(last, 1)), odd);
+  all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 1));
+  all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 2));
+  return __int_as_float(all);
+}
+
+__device__ inline bool is_sound(float quick_maximum) {
+  constexpr std::uint32_t infinity = 0x7f800000u;
+  return __float_as_uint(quick_maximum) <= infinity;
 }
 
 /// By fmaxf, which passes NaN over; of nothing but NaN the maximum is -infinity.
-__device__ inline float careful_row_maximum(const float (&products)[product_values], int half) {
+template <class Value>
+__device__ float careful_row_maximum(const Value& value) {
   float most = -CUDART_INF_F;
 #pragma unroll
-  for (int n = 0; n < product_columns / 8; ++n)
-    most = fmaxf(most, fmaxf(products[4 * n + 2 * half], products[4 * n + 2 * half + 1]));
+  for (int n = 0; n < product_columns / 8; ++n) most = fmaxf(most, fmaxf(value(n, 0), value(n, 1)));
   most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 1));
   return fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, 2));
 }
 
-/// Maxima of rows g and g + 8, in all four threads of a quad. By whole warps.
-///
-/// Floats are compared as integers, of which one instruction takes three. That is right while the greatest is positive and
-/// no NaN: negative numbers are negative as integers too, and every other one is in order. Positive NaNs come out on top as
-/// more than infinity and negative numbers as negative; then the maximum is taken again.
-__device__ inline void row_maxima(const float (&products)[product_values], float (&best)[2]) {
-  constexpr std::uint32_t infinity = 0x7f800000u;
-  const auto bits = [&](int n, int half, int i) { return __float_as_int(products[4 * n + 2 * half + i]); };
-  std::uint32_t most[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    // Two chains, as each link waits for the one before.
-    int even = bits(0, half, 0), odd = bits(0, half, 1);
-#pragma unroll
-    for (int n = 1; n < product_columns / 8 - 1; n += 2) {
-      even = __vimax3_s32(even, bits(n, half, 0), bits(n, half, 1));
-      odd = __vimax3_s32(odd, bits(n + 1, half, 0), bits(n + 1, half, 1));
-    }
-    constexpr int last = product_columns / 8 - 1;
-    int all = max(__vimax3_s32(even, bits(last, half, 0), bits(last, half, 1)), odd);
-    all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 1));
-    all = max(all, __shfl_xor_sync(cuda::all_lanes, all, 2));
-    most[half] = static_cast<std::uint32_t>(all);
-    best[half] = __int_as_float(all);
-  }
-  if (__any_sync(cuda::all_lanes, most[0] > infinity || most[1] > infinity)) {
-    best[0] = careful_row_maximum(products, 0);
-    best[1] = careful_row_maximum(products, 1);
-  }
-}
+/// The products of row g, or of g + 8 where half is 1.
+struct row_products {
+  const float (&all)[product_values];
+  int half;
+
+  __device__ float operator()(int n, int i) const { return all[4 * n + 2 * half + i]; }
+};
 
 }  // namespace msabench::cuda_sm90

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/kernels/plugin_session.h"
 
@@ -74,18 +77,22 @@ TEST_F(cuda_sm90, has_no_scores_of_a_long_prefill_in_memory) {
   }
 }
 
-TEST_F(cuda_sm90, has_e4m3_in_index_alone) {
+TEST_F(cuda_sm90, has_e4m3_in_the_index_branch) {
   msabench_problem p = m3(MSABENCH_OP_INDEX, 8192, 1 << 17);
   p.q_idx = p.k_idx = e4m3;
   p.idx_scale = 2;
   for (const std::int64_t tokens : {1, 8192}) {
     p.total_q = p.max_q_len = tokens;
-    msabench_capability answer{};
-    answer.struct_size = sizeof answer;
-    ASSERT_EQ(plugin_->query(&p, &answer), MSABENCH_OK) << plugin_->last_error();
-    EXPECT_EQ(answer.numerics.score_acc.bits, 22);
-    EXPECT_EQ(answer.profile.batch_invariant, 1);
+    p.op = MSABENCH_OP_INDEX;
+    EXPECT_EQ(numerics(p).score_acc.bits, 22);
+    EXPECT_EQ(profile(p).batch_invariant, 1);
+    // One accumulator is declared for both branches.
+    p.op = MSABENCH_OP_MSA;
+    EXPECT_EQ(numerics(p).score_acc.bits, 22);
+    EXPECT_EQ(numerics(p).pv_acc.bits, 32);
+    EXPECT_EQ(numerics(m3(MSABENCH_OP_MSA, tokens, 1 << 17)).score_acc.bits, 32);
   }
+  p.op = MSABENCH_OP_INDEX;
   const auto refused = [&](const msabench_problem& asked) {
     msabench_capability answer{};
     answer.struct_size = sizeof answer;
@@ -93,16 +100,39 @@ TEST_F(cuda_sm90, has_e4m3_in_index_alone) {
     return std::string(plugin_->last_error());
   };
   for (const auto& plant : std::initializer_list<void (*)(msabench_problem&)>{
-           [](msabench_problem& q) { q.op = MSABENCH_OP_SCORE; }, [](msabench_problem& q) { q.op = MSABENCH_OP_MSA; },
-           [](msabench_problem& q) { q.block = 64; }, [](msabench_problem& q) { q.di = 120; },
-           [](msabench_problem& q) { q.topk = 18; }}) {
+           [](msabench_problem& q) { q.op = MSABENCH_OP_SCORE; }, [](msabench_problem& q) { q.block = 64; },
+           [](msabench_problem& q) { q.di = 120; }, [](msabench_problem& q) { q.topk = 18; }}) {
     msabench_problem other = p;
     plant(other);
     EXPECT_EQ(refused(other).rfind("q_idx {10,8,1}:", 0), 0u) << plugin_->last_error();
   }
-  msabench_problem attend = m3(MSABENCH_OP_ATTEND, 1, 8192);
-  attend.kv = e4m3;
-  EXPECT_EQ(refused(attend).rfind("kv {10,8,1}:", 0), 0u) << plugin_->last_error();
+}
+
+// Refused before anything is enqueued, so that the tensors need not be where they say.
+TEST_F(cuda_sm90, refuses_scores_of_e4m3_keys_when_msa_runs) {
+  msabench_problem p = m3(MSABENCH_OP_MSA, 1, 128);
+  p.q_idx = p.k_idx = e4m3;
+  p.idx_scale = 1;
+  arguments args;
+  std::list<buffer> buffers;
+  const auto add = [&](msabench_slot slot, msabench_dtype type, std::vector<std::int64_t> shape) {
+    msabench_tensor tensor = buffers.emplace_back(type, std::move(shape)).tensor();
+    tensor.device = {2, 0};
+    args.put(slot, tensor);
+  };
+  for (const msabench_slot slot : {MSABENCH_Q, MSABENCH_OUT}) add(slot, bf16, {1, 64, 128});
+  for (const msabench_slot slot : {MSABENCH_K, MSABENCH_V}) add(slot, bf16, {128, 4, 128});
+  add(MSABENCH_Q_IDX, e4m3, {1, 4, 128});
+  add(MSABENCH_K_IDX, e4m3, {128, 128});
+  add(MSABENCH_Q_IDX_SCALE, fp32_type, {1, 4});
+  add(MSABENCH_K_IDX_SCALE, fp32_type, {1});
+  add(MSABENCH_SCORES, fp32_type, {4, 1, 1});
+  for (const msabench_slot slot : {MSABENCH_CU_SEQLENS_Q, MSABENCH_CU_SEQLENS_KV}) add(slot, int32_type, {2});
+  add(MSABENCH_KV_LENS, int32_type, {1});
+  session plan(plugin_, p);
+  ASSERT_EQ(plan.status(), MSABENCH_OK) << plugin_->last_error();
+  EXPECT_EQ(plan.run(args), MSABENCH_UNSUPPORTED);
+  EXPECT_EQ(std::string(plugin_->last_error()).rfind("scores: ", 0), 0u) << plugin_->last_error();
 }
 
 TEST_F(cuda_sm90, promises_equal_bits_in_any_batch_only_where_one_kernel_scores) {
@@ -121,9 +151,9 @@ TEST_F(cuda_sm90, promises_equal_bits_in_any_batch_only_where_one_kernel_scores)
     EXPECT_EQ(profile(portable).batch_invariant, 1);
     portable = prefill;
     portable.page_layout = 1;
-    portable.page_size = 64;
+    portable.page_size = 64;  // which attend takes
     portable.pool_pages = 1 << 11;
-    EXPECT_EQ(profile(portable).batch_invariant, 1);
+    EXPECT_EQ(profile(portable).batch_invariant, of_shape);
     portable = prefill;
     portable.topk = 18;
     EXPECT_EQ(profile(portable).batch_invariant, of_shape);

@@ -44,6 +44,8 @@ CASES = {"cuda_interpreted": (
 ), "cuda_sm90_interpreted": (
     "attend/m3.tp4/rag.1to300/bf16.paged/random/s0",
     "attend/m3.tp2/rag.tiles/bf16.paged/random/s0",
+    "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "attend/m3.tp4/rag.three/bf16.fused/random/fp8tensor/s0",
     "attend_backward/m3.tp4/rag.chunks/fp16.contig/random/s0",
     "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0",
     "dense_backward/m3.tp4/rag.holes/fp16.contig/random/s0",
@@ -60,7 +62,7 @@ SHUFFLED = {
     "cuda_interpreted": (
         "attend/m3.tp4/rag.1to300/*", "kl/m3.tp4/rag.chunks/*", "score/m3.tp2/rag.tiles/*", "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0"),
     "cuda_sm90_interpreted": (
-        "attend_backward/m3.tp4/rag.chunks/*", "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0", "index/m3.tp4/q120.n4K/*", "msa/m3.tp4/rag.chunks/*"),
+        "attend/m3.tp4/q120.n4K/*", "attend_backward/m3.tp4/rag.chunks/*", "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0", "index/m3.tp4/q120.n4K/*", "msa/m3.tp4/rag.chunks/*"),
 }
 
 # fault: the case that has to see it. Faults of replays need a device.
@@ -105,6 +107,10 @@ SEEN_BY = {
     "select_grid_limit": "select/h1x1.d16.b4096.k1.l0.i0/q65537.n65537/fp32/select.random/s0",
     "select_last_place": "select/m3/rag.holes/fp32/select.gap/s0",
     "select_shared_ids": "select/m3/rag.holes/fp32/select.gap/s0",
+    "scattered_other_scale": "attend/m3.tp4/rag.draft/bf16.paged/random/fp8/s0",
+    "scattered_untold_sums": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "scattered_stale_sums": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "shared_unselected": "attend/m3.tp4/q65.n2177/bf16.paged/random.flat/s0",
     "stream_page_offset": "score/m3/q1.n32K.x4/bf16.paged/index_code/s0",
     "stream_race": "score/m3/q1.n32K.x4/bf16.paged/index_code/s0",
     "sweep_lost_part": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",

@@ -18,6 +18,17 @@ FAULTS = {
         "dense/*"),
     # Sums of another greatest score are added up as they are.
     "wide_stale_sums": ("cuda_sm90/wide_attention.cu", "out[j] *= factors[j / 2 % 2]", "out[j] *= 1", "dense/*"),
+    # Values are multiplied by the scales of their keys.
+    "scattered_other_scale": (
+        "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.value_scales[at.stage])", "scale_columns(scores, shared.key_scales[at.stage])",
+        "attend/*"),
+    # A block is added to what a token has, whether or not the one before is in it.
+    "scattered_untold_sums": ("cuda_sm90/attend_scattered.cu", "        wait_for_blocks(chunk.added + pair.item, rank);\n", "", "attend/*"),
+    # Sums of another greatest score are added up as they are.
+    "scattered_stale_sums": (
+        "cuda_sm90/attend_sums.cuh in cuda_sm90/attend_scattered.cu", "before.y * cuda::exp2_approximately(before.x - reference)", "before.y", "attend/*"),
+    # A token of a tile reads what its neighbours have selected.
+    "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
     # dS is multiplied while the other warpgroup writes it.
     "blocks_race": (
         "cuda_sm90/block_gradients.cu", "      fence_for_async();\n      meet(multipliers_meet, multipliers);\n      const std::uint64_t rows_by_keys",
@@ -48,7 +59,10 @@ FAULTS = {
     "prefill_index_later_key": ("cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", ">= seen[i / 2]", "> seen[i / 2]", "index/*"),
     # Negative maxima stay in the order of integers, which is that of their sizes.
     "prefill_index_negative": (
-        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "most[0] > infinity || most[1] > infinity", "false", "index/*"),
+        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "return __float_as_uint(quick_maximum) <= infinity", "return infinity > 0", "index/*"),
+    # What no scaled product is above is put too low.
+    "prefill_index_low_bound": (
+        "cuda_sm90/key_scales.cuh in cuda_sm90/prefill_index.cu", ": __uint_as_float(most);", ": 0.75f * __uint_as_float(most);", "index/*"),
     # Of the parts of a row's keys the last is left out.
     "prefill_index_lost_part": (
         "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
