@@ -3,16 +3,17 @@
 # shellcheck shell=bash disable=SC2154,SC2034 # what it shares with ci/gpu
 
 baselines=(cudnn cublas_twin)
-# What perf times, each by a run of its own: the seconds it may take, and its options. Runs begin with what is cheap, as later points
-# are planned by what earlier ones took.
-timed=(decode decode-16 prefill prefill-1m training)
+# What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
+# run begins with what is cheap, as later points are planned by what earlier ones took.
+timed=(decode prefill prefill-1m decode-16 training training-64k)
 stages=msa,dense,index,attend
 declare -A timed_by=(
-  [decode]="30 --suite decode --context 8K,128K,1M --op $stages"
-  [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
+  [decode]="25 --suite decode --context 8K,128K,1M --op $stages"
   [prefill]="45 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
   [prefill-1m]="60 --suite prefill --context 1M --chunk 8K --op $stages"
-  [training]="60 --suite training --context 512,2K,16K,64K --grad storage"
+  [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
+  [training]="45 --suite training --context 512,16K --grad storage"
+  [training-64k]="50 --suite training --context 512,64K --op attend,dense,attend_backward,kl --grad storage"
 )
 
 # unpacked PLUGIN: a folder of its reports of this commit and file; $out has them as one archive.
@@ -38,7 +39,7 @@ time_plugin() { # time_plugin PLUGIN ITEM
   name="$(name_of "$plugin")" sha="$(sha256_of "$(file_of "$plugin")")" folder="$work/timed/$(name_of "$plugin")"
   read -r budget options <<<"${timed_by[$item]}"
   [[ -f "$folder/perf-$item.json" ]] || forget perf "$item" "$name"
-  due "$((budget + 60))" perf "$item" "$name" "$sha" || return 0
+  due "$((budget + 20))" perf "$item" "$name" "$sha" || return 0
   rm -rf "$work/run" "$folder/perf-$item".*
   [[ ! -f "$dist/lib/msabench/cudnn.so" || "$name" == cudnn ]] || options+=" --against cudnn"
   # shellcheck disable=SC2086 # words
@@ -69,9 +70,9 @@ perf() {
   fi
   ((${#plugins[@]} > 0)) || plugins_of_dist
   use_plugins "$((most_files - 1))"
-  for plugin in "${plugins[@]}"; do
-    unpacked "$plugin"
-    for item in "${timed[@]}"; do time_plugin "$plugin" "$item"; done
+  for plugin in "${plugins[@]}"; do unpacked "$plugin"; done
+  for item in "${timed[@]}"; do
+    for plugin in "${plugins[@]}"; do time_plugin "$plugin" "$item"; done
   done
   finish perf
 }

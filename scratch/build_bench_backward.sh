@@ -18,10 +18,6 @@ variant() {  # name host blocks
   echo "VARIANT($1)" >> $out/variants.inc
 }
 variant plain $host $blocks
-for bits in 17 18; do
-  sed "s/{1} << 19/{1} << $bits/" $host > $out/chunk$bits.cu
-  variant chunk$bits $out/chunk$bits.cu $blocks
-done
 for f in attend_backward query_gradients key_gradients readers; do
   [ -e $out/portable.$f.o ] || nvcc $flags $wgmma -c kernels/cuda/$f.cu -o $out/portable.$f.o
 done

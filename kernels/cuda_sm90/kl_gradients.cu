@@ -144,13 +144,13 @@ __device__ float log2_of(float x) {
 }
 
 /// dq of the tokens of a batch, half of the columns.
-__device__ void store_dq(const kl_run& r, const group_place& at, const reading& task, int first,
+__device__ void store_dq(const kl_run& r, const group_place& at, const piece_readings& readings, int tokens, int first,
                          const float (&dq)[lane_values]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = first + token_of(at.row(half));
-    if (token >= task.tokens) continue;
-    float* const line = r.parts.dq_parts + r.reading_at(task, token) * head_columns + at.group * (head_columns / 2);
+    if (token >= tokens) continue;
+    float* const line = r.parts.dq_parts + readings.at(token) * head_columns + at.group * (head_columns / 2);
 #pragma unroll
     for (int n = 0; n < lane_values / 4; ++n)
       __stcs(reinterpret_cast<float2*>(line + at.column(n)),
@@ -185,11 +185,12 @@ class multiplier {
       asm volatile("" : "+r"(thread));  // places of its copies are not kept in registers until the next piece
       copy_keys<multipliers>(r_, task, m_.keys, m_.index_keys, thread);
       meet(multipliers_meet, multipliers);
+      const piece_readings readings(r_, task);
       float dk[sum_values] = {};
       double loss = 0;
       for (int first = 0; first < task.tokens; first += batch_tokens) {
         take_teacher(steps_of(task.tokens - first));
-        loss += compare(task, first, dk);
+        loss += compare(task, readings, first, dk);
         batch_parity_ ^= 1;
       }
       store_sums(item, dk, loss);
@@ -239,7 +240,7 @@ class multiplier {
   }
 
   /// The tokens of a batch. Returns what this lane has of their losses.
-  __device__ double compare(const reading& task, int first, float (&dk)[sum_values]) {
+  __device__ double compare(const reading& task, const piece_readings& readings, int first, float (&dk)[sum_values]) {
     const std::uint32_t queries = cuda::shared_address(&m_.index_queries);
     wait_for(&m_.batch_full, batch_parity_);
     float products[lane_values];
@@ -304,7 +305,7 @@ class multiplier {
       arrive(&m_.batch_empty);
       arrive(&m_.compared);
     }
-    store_dq(r_, at_, task, first, dq);
+    store_dq(r_, at_, readings, task.tokens, first, dq);
     return loss;
   }
 

@@ -26,10 +26,16 @@ struct kl_run {
 
   static constexpr int loss_warps = 8;  ///< of a thread block, each with its own sum
   MSABENCH_HOST_DEVICE std::int64_t loss_items() const { return parts.readers.most_pieces() * loss_warps; }
+};
 
-  __device__ std::int64_t reading_at(const cuda::reading& task, std::int32_t token) const {
-    return parts.reading_at(task, token, 0);
-  }
+/// Where the readings of a piece are, token by token.
+struct piece_readings {
+  std::int64_t first, stride;
+
+  __device__ piece_readings(const kl_run& r, const cuda::reading& task)
+      : first(r.parts.reading_at(task, 0, 0)),
+        stride(r.parts.selected() ? 1 : r.parts.reading_at(task, 1, 0) - first) {}
+  __device__ std::int64_t at(std::int32_t token) const { return first + token * stride; }
 };
 
 /// visit(item, piece) for the pieces of this thread block that have tokens.

@@ -84,30 +84,44 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
   });
 }
 
-/// Of row `half` of a lane's part of the scores, over the keys that are seen. `scale` is positive.
+/// Of both rows of a lane's part of the scores, over the keys that are seen. `scale` is positive. Each sum is of two, so that
+/// no addition waits long for the one before.
 template <bool masked>
-__device__ normaliser sum_up(const float (&c)[sum_values], int half, int seen, float scale) {
+__device__ void sum_up(normaliser (&found)[2], const float (&c)[sum_values], const std::int32_t (&seen)[2],
+                       float scale) {
   const int first_key = threadIdx.x % 4 * 2;
-  float most = -CUDART_INF_F;
+  float most[4], sums[4];  // of the value i of four
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    most[i] = -CUDART_INF_F;
+    sums[i] = 0;
+  }
 #pragma unroll
   for (int n = 0; n < block_keys / 8; ++n)
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (!masked || n * 8 + first_key + i < seen) most = fmaxf(most, c[n * 4 + half * 2 + i]);
-  for (int other = 1; other < 4; other *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, other));
-  most *= scale;
-  const float reference = most == -CUDART_INF_F ? 0.0f : most;
-  float sums[2] = {0, 0};
+    for (int i = 0; i < 4; ++i)
+      if (!masked || n * 8 + first_key + i % 2 < seen[i / 2]) most[i] = fmaxf(most[i], c[n * 4 + i]);
+  float reference[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float greatest = fmaxf(most[half * 2], most[half * 2 + 1]);
+    for (int other = 1; other < 4; other *= 2) greatest = fmaxf(greatest, __shfl_xor_sync(~0u, greatest, other));
+    found[half].most = greatest * scale;
+    reference[half] = found[half].most == -CUDART_INF_F ? 0.0f : found[half].most;
+  }
 #pragma unroll
   for (int n = 0; n < block_keys / 8; ++n)
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float weight = power_of_2(fmaf(c[n * 4 + half * 2 + i], scale, -reference));
-      sums[i] += !masked || n * 8 + first_key + i < seen ? weight : 0.0f;
+    for (int i = 0; i < 4; ++i) {
+      const float weight = power_of_2(fmaf(c[n * 4 + i], scale, -reference[i / 2]));
+      sums[i] += !masked || n * 8 + first_key + i % 2 < seen[i / 2] ? weight : 0.0f;
     }
-  float sum = sums[0] + sums[1];
-  for (int other = 1; other < 4; other *= 2) sum += __shfl_xor_sync(~0u, sum, other);
-  return {most, sum};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = sums[half * 2] + sums[half * 2 + 1];
+    for (int other = 1; other < 4; other *= 2) sum += __shfl_xor_sync(~0u, sum, other);
+    found[half].sum = sum;
+  }
 }
 
 /// A warpgroup that multiplies.
@@ -124,6 +138,7 @@ __device__ void score_rows(const kl_run& r, shared_memory& m) {
     copy_keys<scorers>(r, task, m.keys, m.index_keys, threadIdx.x - group_threads);
     meet(scorers_meet, scorers);
     const int tiles = tile_place::count(task);
+    const piece_readings readings(r, task);
     for (int tile = (own.group - done % groups + groups) % groups; tile < tiles; tile += groups) {
       const tile_place place(tile, tiles);
       const stage_place at(done + tile);
@@ -145,15 +160,17 @@ __device__ void score_rows(const kl_run& r, shared_memory& m) {
       __syncwarp();
       if (own.lane == 0) arrive(&m.empty[at.stage]);
       const float factor = place.student ? index_scale : scale;
-      const bool whole = __all_sync(~0u, min(seen[0], seen[1]) == block_keys);
+      normaliser found[2];
+      if (__all_sync(~0u, min(seen[0], seen[1]) == block_keys))
+        sum_up<false>(found, products, seen, factor);
+      else
+        sum_up<true>(found, products, seen, factor);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const normaliser found = whole ? sum_up<false>(products, half, seen[half], factor)
-                                       : sum_up<true>(products, half, seen[half], factor);
+      for (int half = 0; half < 2; ++half)
         if (own.lane % 4 == 0 && tokens[half] < task.tokens)
-          r.parts.parts[r.reading_at(task, tokens[half]) * cuda::kl_rows +
-                        (place.student ? kl_heads : own.lane / 4 + half * 8)] = found;
-      }
+          r.parts
+              .parts[readings.at(tokens[half]) * cuda::kl_rows + (place.student ? kl_heads : own.lane / 4 + half * 8)] =
+              found[half];
     }
     done += tiles;
   });
