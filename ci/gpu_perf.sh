@@ -5,15 +5,18 @@
 baselines=(cudnn cublas_twin)
 # What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
 # run begins with what is cheap, as later points are planned by what earlier ones took.
-timed=(decode prefill prefill-1m decode-16 training training-64k)
+timed=(decode prefill-1m prefill training decode-e4m3 prefill-1m-e4m3 decode-16 training-kl decode-16-1m)
 stages=msa,dense,index,attend
 declare -A timed_by=(
   [decode]="25 --suite decode --context 8K,128K,1M --op $stages"
-  [prefill]="45 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
   [prefill-1m]="60 --suite prefill --context 1M --chunk 8K --op $stages"
+  [prefill]="45 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
+  [training]="100 --suite training --context 16K,64K --op attend,dense,attend_backward,dense_backward --grad storage"
+  [decode-e4m3]="20 --suite decode --context 1M --op msa,dense,index --fp8-index tensor"
+  [prefill-1m-e4m3]="45 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
   [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
-  [training]="45 --suite training --context 512,16K --grad storage"
-  [training-64k]="50 --suite training --context 512,64K --op attend,dense,attend_backward,kl --grad storage"
+  [training-kl]="25 --suite training --context 512,16K,64K --op kl --grad storage"
+  [decode-16-1m]="110 --suite decode --batch 16 --context 1M --op msa,dense"
 )
 
 # unpacked PLUGIN: a folder of its reports of this commit and file; $out has them as one archive.

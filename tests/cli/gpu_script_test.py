@@ -82,7 +82,8 @@ fi
 exit "$code"
 """
 
-TIMED = ["decode", "prefill", "prefill-1m", "decode-16", "training", "training-64k"]
+TIMED = ["decode", "prefill-1m", "prefill", "training", "decode-e4m3", "prefill-1m-e4m3", "decode-16", "training-kl",
+         "decode-16-1m"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
