@@ -229,6 +229,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       pin(dk);
       pin(dv);
       pin(dq);
+      __syncwarp();  // all lanes have read
       if (at.lane == 0) arrive(&m.empty[place.stage]);
       store_dq(at, dq, dq_at, (task.tokens - first) * c.group);
       place.next();

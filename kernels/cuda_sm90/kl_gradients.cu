@@ -301,6 +301,7 @@ class multiplier {
     finish_products<0>();
     pin(dk);
     pin(dq);
+    __syncwarp();  // all lanes have read
     if (at_.lane == 0) {
       arrive(&m_.batch_empty);
       arrive(&m_.compared);
