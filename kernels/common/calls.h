@@ -41,7 +41,6 @@ struct cache {
   const std::int32_t* cu_seqlens_kv;  ///< nullptr = paged
   std::int64_t page_size;
   scales scale;
-  std::int64_t table_columns;  ///< pages of a sequence that the block table has room for
 
   /// Address of token j of a sequence. Offsets pass 2^32 bytes.
   MSABENCH_HOST_DEVICE const char* token(std::int64_t sequence, std::int64_t head, std::int64_t j) const {

@@ -31,7 +31,6 @@ cache cache_view(const msabench_problem& problem, const msabench_args& args, msa
     view.token_stride = tensor.strides[has_heads ? 2 : 1];
     view.block_table = static_cast<const std::int32_t*>(table.data);
     view.table_stride = table.strides[0];
-    view.table_columns = table.shape[1];
   }
   view.scale = factors;
   return view;

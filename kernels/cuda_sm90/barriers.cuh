@@ -65,11 +65,6 @@ __device__ inline void meet(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// For who does not wait for it.
-__device__ inline void arrive_at(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // Registers of each thread of a warpgroup from here on, a multiple of 8; the kernel needs __launch_bounds__(threads, 1).
 template <int count>
 __device__ inline void take_registers() {

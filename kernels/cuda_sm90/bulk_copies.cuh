@@ -26,19 +26,4 @@ __device__ inline void copy_bytes(void* to, const void* from, std::uint32_t byte
       : "memory");
 }
 
-/// Brings bytes to the second-level cache.
-__device__ inline void prefetch_bytes(const void* from, std::uint32_t bytes, std::uint64_t policy) {
-  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(policy)
-               : "memory");
-}
-
-/// 4 bytes, by each lane that wants some.
-__device__ inline void copy_word(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(cuda::shared_address(to)), "l"(from) : "memory");
-}
-/// Arrives when what this thread has begun to copy by cp.async is there.
-__device__ inline void arrive_when_copied(barrier* b) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(cuda::shared_address(b)) : "memory");
-}
-
 }  // namespace msabench::cuda_sm90

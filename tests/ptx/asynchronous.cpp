@@ -298,6 +298,8 @@ void copy_in(warp& w, const instruction& i, std::uint32_t mask) {
 
 // st.async: [to], value or {values}, [barrier], of 32 bits each
 void send(warp& w, const instruction& i, std::uint32_t mask) {
+  // As seen on an H200, even to the thread block's own memory.
+  if (w.in->cluster->blocks.size() == 1) fail(i, "an illegal instruction in a launch without clusters");
   const operands o(i);
   for_lanes(mask, [&](int l) {
     const std::uint64_t to = address_of(w, i, o.first[0], l), barrier = address_of(w, i, o.first[2], l);
