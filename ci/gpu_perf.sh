@@ -5,7 +5,7 @@
 baselines=(cudnn cublas_twin)
 # What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
 # run begins with what is cheap, as later points are planned by what earlier ones took.
-timed=(decode prefill-1m prefill training decode-e4m3 prefill-1m-e4m3 decode-16 training-kl whole-1m decode-16-1m)
+timed=(decode prefill-1m prefill training decode-e4m3 prefill-1m-e4m3 decode-16 training-kl decode-16-1m)
 stages=msa,dense,index,attend
 declare -A timed_by=(
   [decode]="25 --suite decode --context 8K,128K,1M --op $stages"
@@ -16,7 +16,6 @@ declare -A timed_by=(
   [prefill-1m-e4m3]="45 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
   [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
   [training-kl]="25 --suite training --context 512,16K,64K --op kl --grad storage"
-  [whole-1m]="60 --suite prefill_whole --context 1M --chunk 8K --op msa,dense"
   [decode-16-1m]="110 --suite decode --batch 16 --context 1M --op msa,dense"
 )
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tables of README.md and docs/gpu-speed.md from the speed reports of one machine.
 
-usage: docs/gpu_speed.py            writes them from reports/published/h200/perf-*.json
+usage: docs/gpu_speed.py            writes them from reports/published/h200/PLUGIN/perf-RUN.json.gz
        docs/gpu_speed.py --check    says whether they are as these reports have them
 
 A table stands between `<!-- table NAME -->` and `<!-- end of NAME -->`. A figure that no report has is a dash; one whose outputs nobody
 judged is marked with `?`, one that did not settle with `~`. Times are medians, of a launch alone and, behind a slash, back to back.
 """
+import gzip
 import json
 import pathlib
 import re
@@ -17,7 +18,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "perf" / "published.json"
 REPORTS = ROOT / "reports" / "published" / "h200"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "gpu-speed.md")
-PLUGINS = ("cuda_sm90", "cuda")
 
 
 def size(n):
@@ -63,9 +63,9 @@ class Item:
 def load(folder):
     """{(run, plugin): {(phase, context, query tokens, batch, selection, operator, implementation): Item}}"""
     runs = {}
-    for path in sorted(folder.glob("perf-*.json")):
-        plugin, run = re.fullmatch(r"perf-(.+?)-([a-z0-9-]+)\.json", path.name).groups()
-        report = json.loads(path.read_text())
+    for path in sorted(folder.glob("*/perf-*.json.gz")):
+        plugin, run = path.parent.name, path.name.removeprefix("perf-").removesuffix(".json.gz")
+        report = json.loads(gzip.decompress(path.read_bytes()))
         names = [i["name"] for i in report["implementations"]]
         items = runs.setdefault((run, plugin), {})
         for point in report["points"]:

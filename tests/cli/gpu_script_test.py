@@ -83,7 +83,7 @@ exit "$code"
 """
 
 TIMED = ["decode", "prefill-1m", "prefill", "training", "decode-e4m3", "prefill-1m-e4m3", "decode-16", "training-kl",
-         "whole-1m", "decode-16-1m"]
+         "decode-16-1m"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
