@@ -99,6 +99,7 @@ SEEN_BY = {
     "kl_unawaited_copy": "kl/m3.tp4/rag.holes/bf16.contig/random/s0",
     "norm_rope_position": "qk_norm_rope/m3.tp4/rag.holes/bf16/tokens.random/s0",
     "prefill_index_later_key": "index/h6x3.d64.b128.k4.l0.i1/q70.n3000_q33.n900/bf16.paged/random/s0",
+    "prefill_index_low_bound": "index/h8x4.d128.b128.k4.l1.i0/q33.n9K/bf16.paged/random/fp8/s0",
     "prefill_index_lost_part": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
     "prefill_index_negative": "index/m3.tp4/rag.three/bf16.paged/negative/fp8tensor/s0",
     "prefill_index_unawaited_copy": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
