@@ -23,8 +23,8 @@ namespace {
 struct arguments {
   implementation_options impl;
   std::string against, suite = "decode", context, batch = "1", chunk, selection = "random", shape = "m3", type = "bf16",
-                       layout, fp8 = "none", grad = "fp32", budget_s = "120", cache = "cold", busy = "refuse",
-                       seed = "0", folder;
+                       layout, fp8 = "none", fp8_index = "none", grad = "fp32", budget_s = "120", cache = "cold",
+                       busy = "refuse", seed = "0", folder;
   std::vector<std::string> operators;
   output out;
 };
@@ -57,8 +57,15 @@ suite_request parse_suite_request(const arguments& a) {
   }
   r.types = a.type;
   constexpr std::string_view forms[] = {"none", "token", "tensor"};
+  const auto form_of = [](const std::string& text) {
+    return text == "none" ? scale_form::none : text == "token" ? scale_form::token : scale_form::tensor;
+  };
   require_word("--fp8", a.fp8, forms);
-  r.fp8 = a.fp8 == "none" ? scale_form::none : a.fp8 == "token" ? scale_form::token : scale_form::tensor;
+  require_word("--fp8-index", a.fp8_index, forms);
+  r.fp8 = form_of(a.fp8);
+  r.fp8_index = form_of(a.fp8_index);
+  if (r.fp8 != scale_form::none && r.fp8_index != scale_form::none)
+    bad_input("--fp8-index", a.fp8_index, "is part of --fp8", "leave one of them out");
   constexpr std::string_view gradients[] = {"fp32", "storage"};
   require_word("--grad", a.grad, gradients);
   r.grad16 = a.grad == "storage";
@@ -165,6 +172,8 @@ void add_perf(CLI::App& app, invocation& chosen) {
           "--fp8", a->fp8,
           "Keys, values and index operands in e4m3, with a scale for each token and head, or for each tensor: none, "
           "token or tensor")
+      ->capture_default_str();
+  verb->add_option("--fp8-index", a->fp8_index, "The same of index operands alone: none, token or tensor")
       ->capture_default_str();
   verb->add_option("--grad", a->grad,
                    "Gradients of suite training in fp32, or in the storage type, as cuDNN has them: fp32 or storage")

@@ -164,6 +164,8 @@ case_options draw_options(dice& d, const case_spec& c) {
   o.short_rows = takes_ids && !o.lenient && d.percent(15);
   const bool scaled = of == op::score || of == op::index || of == op::attend || of == op::dense || of == op::msa;
   if (scaled && d.percent(25)) o.fp8 = d.percent(60) ? scale_form::token : scale_form::tensor;
+  if (of == op::msa && o.fp8 == scale_form::none && d.percent(25))
+    o.fp8_index = d.percent(60) ? scale_form::token : scale_form::tensor;
   return o;
 }
 

@@ -107,6 +107,7 @@ void add_fewer_options(cases& to, const case_spec& c) {
   without(&case_options::warm);
   without(&case_options::kl_coeff);
   without(&case_options::fp8);
+  without(&case_options::fp8_index);
   without(&case_options::lenient);
   without(&case_options::short_rows);
   without(&case_options::part16);
@@ -115,6 +116,8 @@ void add_fewer_options(cases& to, const case_spec& c) {
   for (const std::int64_t n : below(c.options.splits, 1))
     add(to, c, [&](case_spec& s) { s.options.splits = static_cast<std::int32_t>(n); });
   if (c.options.fp8 == scale_form::token) add(to, c, [](case_spec& s) { s.options.fp8 = scale_form::tensor; });
+  if (c.options.fp8_index == scale_form::token)
+    add(to, c, [](case_spec& s) { s.options.fp8_index = scale_form::tensor; });
 }
 
 void add_fewer_heads(cases& to, const case_spec& c) {

@@ -159,6 +159,8 @@ std::vector<perturbation> msa_targets(const case_spec& c, const opportunities& c
   t.push_back(drop_last_choice);
   if (c.shape.hi > 1) t.push_back(neighbour_head_q);
   if (c.shape.local_blocks > 0 && plants_selection(c)) t.push_back(forget_local);
+  // One scale for all keys changes no order.
+  if (c.family == "random" && c.options.fp8_index == scale_form::token) t.push_back(scale_left_out);
   return t;
 }
 

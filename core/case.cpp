@@ -299,6 +299,10 @@ class reader {
       o.fp8 = text == "fp8" ? scale_form::token : scale_form::tensor;
       return;
     }
+    if (text == "fp8idx" || text == "fp8idxtensor") {
+      o.fp8_index = text == "fp8idx" ? scale_form::token : scale_form::tensor;
+      return;
+    }
     if (text.starts_with("page")) {
       o.page_size = static_cast<std::int32_t>(plain_number(text.substr(4), 65536));
       if (o.page_size >= 1) return;
@@ -325,7 +329,7 @@ class reader {
     }
     fail(fmt::format("unknown option '{}'", text),
          "pageN, poolPAGES (to 1M), scaleX, splitN, ropeN, windowN, coeffX, stride, slack, rep, warm, fp8, fp8tensor, "
-         "lenient, short, part16, grad16 or bare");
+         "fp8idx, fp8idxtensor, lenient, short, part16, grad16 or bare");
   }
 
   // A finite number without exponent.
@@ -384,8 +388,16 @@ class reader {
   }
 
   void check_fp8() const {
-    if (case_.options.fp8 == scale_form::none) return;
     const op o = case_.operation;
+    if (case_.options.fp8_index != scale_form::none) {
+      if (o != op::msa)
+        fail("options fp8idx and fp8idxtensor are for operator msa",
+             o == op::score || o == op::index ? "fp8 or fp8tensor" : "leave them out");
+      if (case_.options.fp8 != scale_form::none)
+        fail("fp8 and fp8tensor are of the index branch too", "leave fp8idx and fp8idxtensor out");
+      if (case_.family == "recorded") fail("a recording has no scales", "leave fp8idx out");
+    }
+    if (case_.options.fp8 == scale_form::none) return;
     if (o != op::score && o != op::index && o != op::attend && o != op::dense && o != op::msa)
       fail(fmt::format("operator {} has no scaled operands", msabench::name(o)), "leave fp8 out");
     if (case_.family == "recorded") fail("a recording has no scales", "leave fp8 out");
@@ -475,6 +487,7 @@ std::string options_name(const case_options& o) {
   if (o.rep) text += "/rep";
   if (o.warm) text += "/warm";
   if (o.fp8 != scale_form::none) text += o.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
+  if (o.fp8_index != scale_form::none) text += o.fp8_index == scale_form::token ? "/fp8idx" : "/fp8idxtensor";
   if (o.lenient) text += "/lenient";
   if (o.short_rows) text += "/short";
   if (o.part16) text += "/part16";

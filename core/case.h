@@ -64,11 +64,13 @@ struct case_options {
   bool warm = false;            // kl: warm-up stage
   // fp8: keys, values and operands of the index branch are e4m3 and have scales.
   scale_form fp8 = scale_form::none;  // fp8: one scale per head and token; fp8tensor: one per tensor
-  bool lenient = false;               // ids in form lenient
-  bool short_rows = false;            // ids in form short
-  bool part16 = false;                // partial results in the storage type, not in fp32
-  bool grad16 = false;                // gradients in the storage type, not in fp32
-  bool bare = false;                  // vit3d: out and lse alone, nothing of what lies between
+  // msa: operands of the index branch alone, keys and values have the type of q.
+  scale_form fp8_index = scale_form::none;  // fp8idx: one scale per token; fp8idxtensor: one for all index keys
+  bool lenient = false;                     // ids in form lenient
+  bool short_rows = false;                  // ids in form short
+  bool part16 = false;                      // partial results in the storage type, not in fp32
+  bool grad16 = false;                      // gradients in the storage type, not in fp32
+  bool bare = false;                        // vit3d: out and lse alone, nothing of what lies between
   bool operator==(const case_options&) const = default;
 };
 

@@ -90,16 +90,17 @@ void describe_vision(const case_spec& c, problem& p) {
 }
 
 // e4m3 operands of the operator's branches. Queries of the main branch stay what they are, and so does its output.
-void scale_operands(scale_form form, problem& p) {
+void scale_operands(const case_options& o, problem& p) {
   const bool indexes = p.operation == op::score || p.operation == op::index || p.operation == op::msa;
   const bool attends = p.operation != op::score && p.operation != op::index;
-  if (attends) {
+  if (attends && o.fp8 != scale_form::none) {
     p.kv = e4m3;
-    p.kv_scale = static_cast<std::int32_t>(form);
+    p.kv_scale = static_cast<std::int32_t>(o.fp8);
   }
-  if (indexes) {
+  const scale_form of_index = o.fp8 != scale_form::none ? o.fp8 : o.fp8_index;
+  if (indexes && of_index != scale_form::none) {
     p.q_idx = p.k_idx = e4m3;
-    p.idx_scale = static_cast<std::int32_t>(form);
+    p.idx_scale = static_cast<std::int32_t>(of_index);
   }
 }
 
@@ -162,7 +163,7 @@ problem make_problem(const case_spec& c) {
   }
   if (is_vision(c.operation)) describe_vision(c, p);
   p.q = p.kv = p.q_idx = p.k_idx = p.out = c.type;
-  if (c.options.fp8 != scale_form::none) scale_operands(c.options.fp8, p);
+  scale_operands(c.options, p);
   p.partial = p.grad = fp32;
   if (c.options.grad16) p.grad = c.type;
   p.softmax_scale = c.options.softmax_scale != 0 ? c.options.softmax_scale : 1 / std::sqrt(static_cast<double>(s.d));
@@ -211,7 +212,7 @@ nlohmann::json definition(const case_spec& c) {
                         {"stride", c.options.stride},
                         {"slack", c.options.slack},
                         {"rep", c.options.rep},
-                        {"fp8", c.options.fp8 != scale_form::none}};
+                        {"fp8", c.options.fp8 != scale_form::none || c.options.fp8_index != scale_form::none}};
   if (!grids.empty()) out["grids"] = grids;
   if (!c.recorded.sha256.empty()) out["recorded_sha256"] = c.recorded.sha256;
   return out;

@@ -101,6 +101,15 @@ json to_json_of(const perf_item& i) {
   return out;
 }
 
+json to_json_of(const perf_common_chunks& c) {
+  json out = {{"contexts", c.contexts}, {"dense", c.dense}};
+  put_number(out, "time_us", c.time_us);
+  put_number(out, "dense_us", c.dense_us);
+  put_optional(out, "back_to_back_us", c.back_to_back_us);
+  put_optional(out, "dense_back_to_back_us", c.dense_back_to_back_us);
+  return out;
+}
+
 json to_json_of(const perf_whole& w) {
   json out = {{"context", w.context},
               {"chunk", w.chunk},
@@ -116,6 +125,7 @@ json to_json_of(const perf_whole& w) {
   put_optional(out, "time_us", w.time_us);
   put_optional(out, "back_to_back_us", w.back_to_back_us);
   put_optional(out, "gain_over_dense", w.gain_over_dense);
+  out["common_chunks"] = w.common ? to_json_of(*w.common) : json();
   return out;
 }
 

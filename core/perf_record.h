@@ -108,6 +108,14 @@ struct perf_point {
   std::vector<perf_item> items;
 };
 
+// Of a whole sequence that not all chunks have times of: those that both it and a dense have, and sums over these alone.
+struct perf_common_chunks {
+  std::vector<std::int64_t> contexts;  // where they end
+  double time_us = 0, dense_us = 0;
+  std::optional<double> back_to_back_us, dense_back_to_back_us;  // both or none
+  std::string dense;                                             // whose
+};
+
 // A whole sequence, chunk after chunk, by one operator of one implementation. Sums are over all chunks or not there:
 // nothing is made up for a chunk that was not measured.
 struct perf_whole {
@@ -116,10 +124,11 @@ struct perf_whole {
   int implementation = 0;
   std::int64_t chunks = 0, measured = 0;  // that the sequence has; that have a time
   std::optional<double> time_us, back_to_back_us;
-  bool verified = false;                  // the outputs of all of them
-  double useful_flops = 0;                // of all chunks that have a time
-  std::optional<double> gain_over_dense;  // time of the fastest dense / time, both over all chunks
-  std::string dense;                      // whose
+  bool verified = false;                     // the outputs of all of them
+  double useful_flops = 0;                   // of all chunks that have a time
+  std::optional<double> gain_over_dense;     // time of the fastest dense / time, both over all chunks
+  std::string dense;                         // whose
+  std::optional<perf_common_chunks> common;  // of one that is partial, or beside a dense that is
   bool partial() const { return measured < chunks; }
 };
 

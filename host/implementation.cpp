@@ -39,6 +39,7 @@ constexpr builtin builtins[] = {
     {"cublas_twin", "score, attend and dense of cuBLAS's products, a baseline", {device_type::cuda, 0}},
     {"cudnn", "attention of NVIDIA cuDNN, the dense baseline", {device_type::cuda, 0}},
     {"cuda", "portable kernels for NVIDIA GPUs from sm_80 on, the readable ones", {device_type::cuda, 0}},
+    {"cuda_sm90", "kernels for Hopper, and those of cuda for what has none here", {device_type::cuda, 0}},
 };
 
 fs::path program_folder() {

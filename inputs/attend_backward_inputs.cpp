@@ -131,14 +131,50 @@ class forward_pass {
         out_(job.input(slot::out)),
         lse_(job.input(slot::lse)) {}
 
-  // All query heads of one KV head at one row.
+  // All query heads of one KV head at one row. Each key and value is widened once for all of them.
   void fill(std::int64_t row, std::int64_t kv_head) const {
     const std::vector<std::int64_t> keys = keys_of(row, kv_head);
-    for (std::int64_t head = kv_head * p_.group(); head < (kv_head + 1) * p_.group(); ++head)
-      fill_head(row, head, kv_head, keys);
+    const auto group = static_cast<std::size_t>(p_.group()), d = static_cast<std::size_t>(p_.d);
+    const double scale = p_.softmax_scale != 0 ? p_.softmax_scale : 1 / std::sqrt(static_cast<double>(p_.d));
+    std::vector<double> line(d), queries(d * group);  // [d][G], so that the dots of all heads go on at the same time
+    for (std::size_t g = 0; g < group; ++g) {
+      load(q_, row, head_of(kv_head, g), line);
+      for (std::size_t c = 0; c < d; ++c) queries[c * group + g] = line[c];
+    }
+    std::vector<double> scores(keys.size() * group);
+    std::vector<double> largest(group, -std::numeric_limits<double>::infinity()), sums(group), means(group * d);
+    for (std::size_t j = 0; j < keys.size(); ++j) {
+      load(k_, keys[j], kv_head, line);
+      double* const dots = &scores[j * group];
+      for (std::size_t c = 0; c < d; ++c)
+        for (std::size_t g = 0; g < group; ++g) dots[g] += queries[c * group + g] * line[c];
+      for (std::size_t g = 0; g < group; ++g) largest[g] = std::max(largest[g], dots[g] *= scale);
+    }
+    for (std::size_t j = 0; j < keys.size(); ++j) {
+      load(v_, keys[j], kv_head, line);
+      for (std::size_t g = 0; g < group; ++g) {
+        const double weight = exp_of(scores[j * group + g] - largest[g]);
+        double* const mean = &means[g * d];
+        for (std::size_t c = 0; c < d; ++c) mean[c] += weight * line[c];
+        sums[g] += weight;
+      }
+    }
+    const auto &o = out_.desc.strides, &l = lse_.desc.strides;
+    for (std::size_t g = 0; g < group; ++g) {
+      const std::int64_t head = head_of(kv_head, g);
+      for (std::size_t c = 0; c < d; ++c)
+        store(out_.region->data(), out_.desc.type, row * o[0] + head * o[1] + static_cast<std::int64_t>(c),
+              keys.empty() ? 0 : means[g * d + c] / sums[g]);
+      store(lse_.region->data(), fp32, row * l[0] + head * l[1],
+            keys.empty() ? largest[g] : largest[g] + log_of(sums[g]));
+    }
   }
 
  private:
+  std::int64_t head_of(std::int64_t kv_head, std::size_t member) const {
+    return kv_head * p_.group() + static_cast<std::int64_t>(member);
+  }
+
   // Rows of k and v that the row attends to.
   std::vector<std::int64_t> keys_of(std::int64_t row, std::int64_t kv_head) const {
     const batch_row& place = job_.rows.rows()[static_cast<std::size_t>(row)];
@@ -149,38 +185,8 @@ class forward_pass {
     return keys;
   }
 
-  std::vector<double> loaded(const tensor_view& from, std::int64_t line, std::int64_t head) const {
-    std::vector<double> values(static_cast<std::size_t>(p_.d));
-    widen(from.data, from.desc.type, from.offset(line, head), p_.d, values.data());
-    return values;
-  }
-
-  void fill_head(std::int64_t row, std::int64_t head, std::int64_t kv_head,
-                 const std::vector<std::int64_t>& keys) const {
-    const auto query = loaded(q_, row, head);
-    const double scale = p_.softmax_scale != 0 ? p_.softmax_scale : 1 / std::sqrt(static_cast<double>(p_.d));
-    std::vector<double> scores;
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (const std::int64_t key : keys) {
-      const auto k = loaded(k_, key, kv_head);
-      double dot = 0;
-      for (std::size_t c = 0; c < k.size(); ++c) dot += query[c] * k[c];
-      scores.push_back(scale * dot);
-      largest = std::max(largest, scores.back());
-    }
-    std::vector<double> mean(query.size());
-    for (std::size_t j = 0; j < keys.size(); ++j) {
-      const double weight = exp_of(scores[j] - largest);
-      const auto v = loaded(v_, keys[j], kv_head);
-      for (std::size_t c = 0; c < v.size(); ++c) mean[c] += weight * v[c];
-      sum += weight;
-    }
-    const auto& o = out_.desc.strides;
-    for (std::size_t c = 0; c < mean.size(); ++c)
-      store(out_.region->data(), out_.desc.type, row * o[0] + head * o[1] + static_cast<std::int64_t>(c),
-            keys.empty() ? 0 : mean[c] / sum);
-    const auto& l = lse_.desc.strides;
-    store(lse_.region->data(), fp32, row * l[0] + head * l[1], keys.empty() ? largest : largest + log_of(sum));
+  void load(const tensor_view& from, std::int64_t line, std::int64_t head, std::vector<double>& to) const {
+    widen(from.data, from.desc.type, from.offset(line, head), p_.d, to.data());
   }
 
   const fill_job& job_;
@@ -201,6 +207,7 @@ void fill_backward(const fill_job& job, const selection& chosen) {
   buffer &out = job.input(slot::out), &lse = job.input(slot::lse);
   if (!out.region) return;
   for (buffer* b : {&out, &lse}) prepare_whole(*b, job.definition.seed);
+  if (job.forward == forward_results::left_to_caller) return;
   const forward_pass forward(job, chosen);
   const std::int64_t rows = job.rows.total_q(), heads = job.set.agreed.hkv;
   const bool much = cost_triples(job.definition) > 10'000;

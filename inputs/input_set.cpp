@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "core/error.h"
@@ -62,20 +63,25 @@ void check_bounds(const case_spec& c, const problem& p, const batch& rows) {
   if (!holds) throw suite_error(fmt::format("the agreed problem is not one of case {}", name(c)));
 }
 
-// `only`: buffers of one direction; empty: all.
-void allocate(const case_spec& c, input_set& set, std::optional<direction> only = {}) {
-  const problem& p = set.agreed;
-  // Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences or segments is told by
-  // the tensor of their lengths alone.
-  extents shape_sizes = bounds_of(p);
+// Token tensors are as long as the problem's bounds (plugin rule R4); the number of sequences or segments is told by
+// the tensor of their lengths alone.
+extents shape_sizes_of(const input_set& set) {
+  extents shape_sizes = bounds_of(set.agreed);
   shape_sizes.b = set.sizes.b;
   shape_sizes.segments = set.sizes.segments;
   shape_sizes.items = set.sizes.items;
   // Without lengths there is nothing but the shape to tell how many rows and parts there are.
-  if (p.operation == op::combine) {
+  if (set.agreed.operation == op::combine) {
     shape_sizes.t = set.sizes.t;
     shape_sizes.p = set.sizes.p;
   }
+  return shape_sizes;
+}
+
+// `only`: buffers of one direction; empty: all.
+void allocate(const case_spec& c, input_set& set, std::optional<direction> only = {}) {
+  const problem& p = set.agreed;
+  const extents shape_sizes = shape_sizes_of(set);
   for (const slot_rule& rule : slots_of(p.operation)) {
     if (!present(rule, p) || (only && rule.dir != *only)) continue;
     const bool is_lse = rule.where == slot::lse || rule.where == slot::lse_idx;
@@ -146,7 +152,7 @@ buffer& fill_job::input(slot s) const {
 
 void prepare_whole(buffer& b, std::uint64_t seed) {
   const std::uint64_t bytes = b.region->bytes();
-  fill_poison({b.region->data(), bytes}, b.desc.type, input_poison_launch, seed);
+  fill_poison_in_parts({b.region->data(), bytes}, b.desc.type, input_poison_launch, seed);
   const auto end = static_cast<std::uint64_t>(b.desc.span_elements() * size_bytes(b.desc.type));
   b.contents = {{0, end, extent::kind::filled}};
   if (end < bytes) b.contents.push_back({end, bytes, extent::kind::poisoned});
@@ -176,7 +182,7 @@ std::uint64_t input_set::bytes() const {
   return total;
 }
 
-input_set make_inputs(const case_spec& c, const problem& agreed) {
+input_set make_inputs(const case_spec& c, const problem& agreed, forward_results forward) {
   const batch rows(c);
   check_bounds(c, agreed, rows);
   const auto filler = std::find_if(std::begin(fillers), std::end(fillers),
@@ -187,7 +193,7 @@ input_set make_inputs(const case_spec& c, const problem& agreed) {
   set.agreed = agreed;
   set.sizes = actual_sizes(c, agreed, rows);
   allocate(c, set);
-  const fill_job job{c, rows, set};
+  const fill_job job{c, rows, set, forward};
   fill_lengths(job);
   fill_grids(job);
   filler->fill(job);
@@ -206,6 +212,55 @@ input_set with_other_outputs(const case_spec& c, const input_set& set, const pro
   other.inputs = set.inputs;
   other.inputs_checksum = set.inputs_checksum;
   return other;
+}
+
+input_set with_other_operator(const case_spec& other, const input_set& set, const problem& agreed) {
+  const batch rows(other);
+  check_bounds(other, agreed, rows);
+  input_set made;
+  made.agreed = agreed;
+  made.sizes = actual_sizes(other, agreed, rows);
+  allocate(other, made, direction::out);
+  for (const slot_rule& rule : slots_of(agreed.operation)) {
+    if (rule.dir != direction::in || !present(rule, agreed)) continue;
+    const buffer* found = set.find(rule.where);
+    if (!found || found->dir != direction::in ||
+        !(found->desc == layout_of(rule, agreed, shape_sizes_of(made), other.options.stride)))
+      throw suite_error(fmt::format("input {} of {} is not among those of {}", name(rule.where), name(agreed.operation),
+                                    name(set.agreed.operation)));
+    made.inputs.push_back(*found);
+  }
+  made.inputs_checksum = checksum_inputs(made);
+  return made;
+}
+
+void put_input(input_set& set, slot where, const tensor_view& values) {
+  const buffer* to = set.find(where);
+  if (!to || to->dir != direction::in || !to->region || to->desc.type != values.desc.type ||
+      to->desc.shape.size() != values.desc.shape.size() || to->desc.shape.empty() ||
+      to->desc.shape[0] < values.desc.shape[0] ||
+      !std::ranges::equal(to->desc.shape | std::views::drop(1), values.desc.shape | std::views::drop(1)))
+    throw suite_error(fmt::format("input {} of {} can't hold these values", name(where), name(set.agreed.operation)));
+  const std::size_t last = values.desc.shape.size() - 1;
+  if (to->desc.strides[last] != 1 || values.desc.strides[last] != 1)
+    throw suite_error(fmt::format("lines of {} are not contiguous", name(where)));
+  const auto size = static_cast<std::size_t>(size_bytes(values.desc.type));
+  const std::size_t line = static_cast<std::size_t>(values.desc.shape[last]) * size;
+  std::byte* const data = to->region->data() + to->offset;
+  const auto* from = static_cast<const std::byte*>(values.data);
+  std::vector<std::int64_t> index(last, 0);
+  for (bool more = values.desc.elements() > 0; more;) {
+    std::int64_t source = 0, target = 0;
+    for (std::size_t i = 0; i < last; ++i) {
+      source += index[i] * values.desc.strides[i];
+      target += index[i] * to->desc.strides[i];
+    }
+    std::memcpy(data + static_cast<std::size_t>(target) * size, from + static_cast<std::size_t>(source) * size, line);
+    std::size_t axis = last;
+    while (axis > 0 && ++index[axis - 1] == values.desc.shape[axis - 1]) index[--axis] = 0;
+    more = axis > 0;
+  }
+  set.inputs_checksum = checksum_inputs(set, set.inputs_checksum, [&](const buffer& b) { return b.where == where; });
 }
 
 input_checksums checksum_inputs(const input_set& set) {

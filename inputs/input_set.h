@@ -51,10 +51,22 @@ struct input_set {
 
 // Fills a set for `c` laid out for `agreed` (what host and implementation agreed on: page layout, id form). Pages that
 // no row reads stay holes or are poisoned. Throws suite_error if memory cannot be had.
-input_set make_inputs(const case_spec& c, const problem& agreed);
+//
+// `forward`: who computes the inputs out and lse of a backward operator. The generator does so row by row, which large
+// problems have no time for; left to the caller the two hold poison until put_input() gives them values.
+enum class forward_results { computed, left_to_caller };
+input_set make_inputs(const case_spec& c, const problem& agreed, forward_results forward = forward_results::computed);
+
+// Values for a whole input, rows past those of `values` left as they are; its checksum with it. suite_error where the
+// set has no such tensor.
+void put_input(input_set& set, slot where, const tensor_view& values);
 
 // The same inputs, with outputs of their own laid out for `agreed`, which must not differ in how inputs are laid out.
 input_set with_other_outputs(const case_spec& c, const input_set& set, const problem& agreed);
+
+// Inputs of `set` that the operator of `other` has too, with outputs of that operator laid out for `agreed`. suite_error
+// where `set` lacks one, or has it laid out otherwise.
+input_set with_other_operator(const case_spec& other, const input_set& set, const problem& agreed);
 
 // As in input_set::inputs_checksum, of now; differs when an implementation wrote into an input.
 input_checksums checksum_inputs(const input_set& set);

@@ -17,6 +17,7 @@ struct fill_job {
   const case_spec& definition;
   const batch& rows;
   input_set& set;
+  forward_results forward = forward_results::computed;
 
   // Throws suite_error if the operator has no such input.
   buffer& input(slot s) const;

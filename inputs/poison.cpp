@@ -80,6 +80,17 @@ void fill_poison(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t 
   }
 }
 
+void fill_poison_in_parts(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t seed) {
+  // A multiple of every element size, so that each part begins like the whole.
+  constexpr std::size_t part = std::size_t{4} << 20;
+  const auto parts = static_cast<std::int64_t>((bytes.size() + part - 1) / part);
+#pragma omp parallel for schedule(static) if (parts > 4)
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const std::size_t at = static_cast<std::size_t>(i) * part;
+    fill_poison(bytes.subspan(at, std::min(part, bytes.size() - at)), t, launch, seed);
+  }
+}
+
 void poison_outputs(input_set& set, int launch, std::uint64_t seed) {
   for (buffer& output : set.outputs)
     if (output.region) fill_poison({output.region->data(), output.region->bytes()}, output.desc.type, launch, seed);

@@ -13,6 +13,8 @@
 namespace msabench {
 
 void fill_poison(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t seed);
+// The same by all threads where there is much: for the host alone, since a worker has no threads beside its plugin's.
+void fill_poison_in_parts(std::span<std::byte> bytes, dtype t, int launch, std::uint64_t seed);
 
 // Fills every output region of the set with poison, bands included.
 void poison_outputs(input_set& set, int launch, std::uint64_t seed);

@@ -16,11 +16,7 @@ namespace {
 // The smallest normal number of single precision: what a device that flushes subnormals may lose.
 constexpr double flushed = 0x1p-126;
 
-tensor_view output(const launch& l, slot s) {
-  const auto found = l.outputs.find(s);
-  if (found == l.outputs.end()) throw suite_error("the launch of a backward case lacks a gradient");
-  return found->second;
-}
+bool all_pass(const std::vector<check_result>& checks) { return std::ranges::all_of(checks, &check_result::passed); }
 
 double largest_of(const std::vector<double>& lse) {
   double largest = 0;
@@ -35,9 +31,9 @@ reference::backward_result oracle(const subject& what, const reference::backward
 }
 
 std::vector<judged_gradient> judged(const launch& l, const reference::backward_result& want) {
-  return {{slot::dq, want.dq, output(l, slot::dq)},
-          {slot::dk, want.dk, output(l, slot::dk)},
-          {slot::dv, want.dv, output(l, slot::dv)}};
+  return {{slot::dq, want.dq, gradient_output(l, slot::dq)},
+          {slot::dk, want.dk, gradient_output(l, slot::dk)},
+          {slot::dv, want.dv, gradient_output(l, slot::dv)}};
 }
 
 // What rounding out to its type leaves of a row's D is one number for each head. It stands in every dq of that head, and in
@@ -46,26 +42,6 @@ std::vector<judged_gradient> judged(const launch& l, const reference::backward_r
 bool averages_many_roundings(slot where, const reference::backward_result& want) {
   constexpr std::ptrdiff_t fewest = 64;
   return where == slot::dv || std::ranges::count_if(want.dq.chain, [](auto keys) { return keys > 0; }) >= fewest;
-}
-
-struct value_checks {
-  std::vector<check_result> all;
-  bool passed() const { return std::ranges::all_of(all, &check_result::passed); }
-};
-
-value_checks check_values(const subject& what, const launch& l, const reference::backward_result& want,
-                          const roundoffs& r, const reference::backward_error& err) {
-  const auto gradients = judged(l, want);
-  value_checks checks{{check_gradient_elements(gradients, err.sums)}};
-  if (has_independent_values(what.definition)) {
-    std::vector<judged_gradient> of_size;
-    for (const judged_gradient& g : gradients)
-      if (averages_many_roundings(g.where, want)) of_size.push_back(g);
-    if (auto sizes = check_gradient_sizes(of_size, err.sums)) checks.all.push_back(std::move(*sizes));
-  }
-  const scale_numbers numbers{std::max({r.u_p, r.u_ds, err.sums.u_grad}), r.c_e, largest_of(want.lse)};
-  if (auto scales = check_gradient_scales(gradients, err.sums, numbers)) checks.all.push_back(std::move(*scales));
-  return checks;
 }
 
 }  // namespace
@@ -107,6 +83,28 @@ reference::backward_error backward_error_of(const subject& what, const numerics&
   return e;
 }
 
+tensor_view gradient_output(const launch& l, slot s) {
+  const auto found = l.outputs.find(s);
+  if (found == l.outputs.end()) throw suite_error("the launch of a backward case lacks a gradient");
+  return found->second;
+}
+
+std::vector<check_result> check_gradient_values(const subject& what, const launch& l,
+                                                const reference::backward_result& want, const roundoffs& r,
+                                                const reference::backward_error& err) {
+  const auto gradients = judged(l, want);
+  std::vector<check_result> checks{check_gradient_elements(gradients, err.sums)};
+  if (has_independent_values(what.definition)) {
+    std::vector<judged_gradient> of_size;
+    for (const judged_gradient& g : gradients)
+      if (averages_many_roundings(g.where, want)) of_size.push_back(g);
+    if (auto sizes = check_gradient_sizes(of_size, err.sums)) checks.push_back(std::move(*sizes));
+  }
+  const scale_numbers numbers{std::max({r.u_p, r.u_ds, err.sums.u_grad}), r.c_e, largest_of(want.lse)};
+  if (auto scales = check_gradient_scales(gradients, err.sums, numbers)) checks.push_back(std::move(*scales));
+  return checks;
+}
+
 backward_expectation::backward_expectation(const subject& what)
     : what_(what),
       in_(backward_inputs_of(what_)),
@@ -118,14 +116,14 @@ std::vector<check_result> backward_expectation::check(const launch& outputs, int
                                                       std::uint64_t poison_seed) const {
   value_scan scan(launch_index, poison_seed, "not exactly 0, though no row and key have a part in it");
   for (const judged_gradient& g : judged(outputs, want_)) scan_gradient(scan, g);
-  value_checks values = check_values(what_, outputs, want_, r_, err_);
-  if (!values.passed()) {
+  std::vector<check_result> values = check_gradient_values(what_, outputs, want_, r_, err_);
+  if (!all_pass(values)) {
     const std::string cure = find_cure(outputs);
-    for (check_result& c : values.all)
+    for (check_result& c : values)
       if (!c.passed) c.cure = cure;
   }
   std::vector<check_result> checks{scan.result()};
-  for (check_result& c : values.all) checks.push_back(std::move(c));
+  for (check_result& c : values) checks.push_back(std::move(c));
   return checks;
 }
 
@@ -149,7 +147,7 @@ std::string backward_expectation::find_cure(const launch& outputs) const {
   const auto passes = [&](const numerics& n) {
     const roundoffs r = resolve(what_.agreed, n);
     const auto err = backward_error_of(what_, n);
-    return check_values(what_, outputs, oracle(what_, in_, err), r, err).passed();
+    return all_pass(check_gradient_values(what_, outputs, oracle(what_, in_, err), r, err));
   };
   const cure_search search(what_, passes);
   numerics coarsest = what_.declared;

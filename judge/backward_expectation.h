@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oracle's answer to a case of `attend_backward` or `dense_backward`, its limits (docs/verdicts.md) and the checks K0
-// and K8 against it. A gradient of a key sums over all rows, so all rows are checked.
+// and K8 against it. A gradient of a key sums over all rows, so all rows are checked; where that costs too much,
+// judge/backward_samples.h.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,13 @@ reference::backward_inputs backward_inputs_of(const subject& what);
 reference::backward_error backward_error_of(const problem& p, const roundoffs& r);
 // Of a case: where weights are powers of two by construction (family carry), rounding them to nearest changes nothing.
 reference::backward_error backward_error_of(const subject& what, const numerics& n);
+
+// suite_error where the launch has no such output.
+tensor_view gradient_output(const launch& l, slot s);
+// K8: outputs of a launch as `want` has them, line by line.
+std::vector<check_result> check_gradient_values(const subject& what, const launch& l,
+                                                const reference::backward_result& want, const roundoffs& r,
+                                                const reference::backward_error& err);
 
 class backward_expectation final : public expectation {
  public:

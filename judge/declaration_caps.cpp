@@ -25,7 +25,8 @@ struct caps {
   double score_accumulator, out_accumulator;  // u_m
 };
 
-bool any_fp8(const problem& p) { return p.q == e4m3 || p.kv == e4m3; }
+// Of msa one accumulator is declared for the scores of both branches.
+bool any_fp8(const problem& p) { return p.q == e4m3 || p.kv == e4m3 || (p.operation == op::msa && p.k_idx == e4m3); }
 
 caps caps_for(const problem& p) {
   caps c{};

@@ -4,8 +4,10 @@
 #include "core/error.h"
 #include "judge/attend_expectation.h"
 #include "judge/backward_expectation.h"
+#include "judge/backward_samples.h"
 #include "judge/combine_expectation.h"
 #include "judge/index_expectation.h"
+#include "judge/input.h"
 #include "judge/judge.h"
 #include "judge/kl_expectation.h"
 #include "judge/msa_expectation.h"
@@ -16,6 +18,15 @@
 #include "judge/vit3d_expectation.h"
 
 namespace msabench::judge {
+
+namespace {
+
+std::int64_t rows_of(const subject& what) {
+  const tensor_view cu_seqlens_q = input(what, slot::cu_seqlens_q);
+  return cu_seqlens_q.int_at(cu_seqlens_q.desc.shape[0] - 1);
+}
+
+}  // namespace
 
 subject subject_of(const case_spec& c, const problem& agreed, const std::optional<capability>& answered) {
   subject what;
@@ -48,6 +59,7 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
       return std::make_unique<norm_rope_expectation>(what, rows);
     case op::attend_backward:
     case op::dense_backward:
+      if (std::ssize(rows) < rows_of(what)) return std::make_unique<backward_samples>(what, rows);
       return std::make_unique<backward_expectation>(what);
     case op::vit3d:
       return std::make_unique<vit3d_expectation>(what, rows);

@@ -10,7 +10,9 @@
 namespace msabench::judge {
 namespace {
 
-bool is_of_attention(perturbation fault) {
+bool is_of_attention(perturbation fault, const problem& p) {
+  // Scales of keys and values; without these of index keys.
+  if (fault == perturbation::scale_left_out) return p.kv_scale != 0;
   switch (fault) {
     case perturbation::drop_key:
     case perturbation::double_key:
@@ -24,7 +26,6 @@ bool is_of_attention(perturbation fault) {
     case perturbation::accumulate_16bit:
     case perturbation::scores_16bit:
     case perturbation::rescale_forgotten:
-    case perturbation::scale_left_out:
     case perturbation::scale_of_other:
     case perturbation::scale_of_next_head:
     case perturbation::scale_of_page:
@@ -38,7 +39,7 @@ bool is_of_attention(perturbation fault) {
 // The same case with the faults of one branch as targets.
 subject with_targets(const subject& what, bool of_attention) {
   subject part = what;
-  std::erase_if(part.targets, [&](perturbation fault) { return is_of_attention(fault) != of_attention; });
+  std::erase_if(part.targets, [&](perturbation fault) { return is_of_attention(fault, what.agreed) != of_attention; });
   return part;
 }
 

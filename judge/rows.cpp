@@ -52,10 +52,17 @@ std::int64_t total_rows(const case_spec& c) {
 
 std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
                                         std::int64_t budget_triples, std::int64_t fewest) {
+  if (!sums_over_rows(c.operation)) return sampled_rows(c, outputs_sha256, budget_triples, fewest);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(total_rows(c)));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+std::vector<std::int64_t> sampled_rows(const case_spec& c, std::string_view outputs_sha256, std::int64_t budget_triples,
+                                       std::int64_t fewest) {
   const std::int64_t total = total_rows(c), cost = cost_triples(c);
-  std::vector<std::int64_t> rows;
-  if (cost <= budget_triples || sums_over_rows(c.operation)) {
-    rows.resize(static_cast<std::size_t>(total));
+  if (cost <= budget_triples) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(total));
     std::iota(rows.begin(), rows.end(), 0);
     return rows;
   }

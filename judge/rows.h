@@ -20,6 +20,10 @@ inline constexpr std::int64_t oracle_budget_triples = 4'000'000;
 std::vector<std::int64_t> rows_to_check(const case_spec& c, std::string_view outputs_sha256,
                                         std::int64_t budget_triples = oracle_budget_triples, std::int64_t fewest = 8);
 
+// The same of any operator: rows for whoever judges a gradient by samples.
+std::vector<std::int64_t> sampled_rows(const case_spec& c, std::string_view outputs_sha256, std::int64_t budget_triples,
+                                       std::int64_t fewest);
+
 // Operators of training: a gradient of a key or a loss is a sum over all rows, so that all are checked whatever it costs.
 bool sums_over_rows(op o);
 

@@ -9,6 +9,7 @@
 #include "core/operator_table.h"
 #include "core/statistics.h"
 #include "perf/figures.h"
+#include "perf/forward.h"
 #include "perf/verify.h"
 
 namespace msabench {
@@ -17,9 +18,13 @@ namespace {
 // Share of the machine's limits that an implementation is taken to reach before it has been seen.
 constexpr double assumed_efficiency = 0.25;
 constexpr double call_s = 5e-6;
+// The generator and the oracle on so many cores; what they do on one of them rules beyond the most.
+constexpr int assumed_cores = 2, most_cores = 8;
 constexpr double made_bytes_per_s = 0.35e9, copied_bytes_per_s = 0.35e9, uploaded_bytes_per_s = 1e9;
 constexpr double assumed_device_bytes_per_s = 0.5e12;
 constexpr double oracle_triples_per_s = 5e6;
+// Tensors of a forward pass: to the implementation and back, copied, and hashed.
+constexpr double handed_over_bytes_per_s = 0.5e9;
 // Less than this says more about the clock than about the machine.
 constexpr double shortest_seen_s = 0.05;
 
@@ -34,7 +39,8 @@ void point_costs::begin(const perf_ceilings& limits, const conditions& here) {
   here_ = here;
   // Who asks gets a share of the processors however much the others want: a third, until more is known.
   constexpr double most = 2.0 / 3;
-  inputs_slower_ = copies_slower_ = verification_slower_ = 1 / (1 - std::clamp(here.others, 0.0, most));
+  copies_slower_ = 1 / (1 - std::clamp(here.others, 0.0, most));
+  inputs_slower_ = verification_slower_ = copies_slower_ * assumed_cores / std::clamp(here.cores, 1, most_cores);
 }
 
 point_costs::kernel point_costs::kernel_of(const case_spec& c, int implementation) {
@@ -60,8 +66,15 @@ double point_costs::inputs_s(const case_spec& c, const problem& p) const {
   const bool forward_results = std::ranges::any_of(slots_of(c.operation), [](const slot_rule& r) {
     return r.dir == direction::in && (r.where == slot::out || r.where == slot::lse);
   });
-  const double triples = forward_results ? static_cast<double>(cost_triples(c)) : 0;
-  return (set_bytes(c, p) / made_bytes_per_s + triples / oracle_triples_per_s) * inputs_slower_;
+  const double made_s = set_bytes(c, p) / made_bytes_per_s;
+  if (!forward_results) return made_s * inputs_slower_;
+  if (!is_large_gradient(c))
+    return (made_s + static_cast<double>(cost_triples(c)) / oracle_triples_per_s) * inputs_slower_;
+  const case_spec forward = forward_of(c);
+  const problem asked = make_problem(forward);
+  const double looked_at_s = sampled_triples(forward, fewest_gradient_samples) / oracle_triples_per_s;
+  return (made_s + looked_at_s) * inputs_slower_ + launch_s(forward, asked, 0) +
+         set_bytes(forward, asked) / handed_over_bytes_per_s;
 }
 
 double point_costs::copies_s(const copied_bytes& bytes) const {

@@ -33,13 +33,15 @@ class point_costs {
     bool cold = true, on_device = false;
     int implementations = 1;
     double others = 0;  // share of the CPUs that other processes use: what is done on them takes that much longer
+    int cores = 2;      // of the host, among which the generator and the oracle share their work
   };
   void begin(const perf_ceilings& limits, const conditions& here);
 
   // Shortest time of a launch by the limits; a guess where the machine has none for its type.
   double roofline_s(const case_spec& c, const problem& p) const;
   double launch_s(const case_spec& c, const problem& p, int implementation) const;
-  // Inputs that are made: of gradients the forward results are among them, which the oracle computes.
+  // Inputs that are made: of gradients the forward results are among them, which the oracle computes, or of large ones
+  // an implementation, with the oracle's look at them.
   double inputs_s(const case_spec& c, const problem& p) const;
   // Sets in memory that is timed, fresh memory included, which are looked at afterwards: those that come from the host, and
   // on a device the copies of them that are made there.

@@ -105,4 +105,21 @@ measured_crossover crossover_of(std::span<const context_ratio> ascending) {
       false};
 }
 
+void find_crossovers(perf_run& run, int implementations) {
+  for (int i = 0; i < implementations; ++i) {
+    std::vector<context_ratio> ratios;
+    for (const auto& p : run.points)
+      for (const auto& item : p.items)
+        if (item.implementation == i && item.operation == name(op::msa) && item.figures &&
+            item.figures->gain_over_dense)
+          ratios.push_back({p.context, 1 / *item.figures->gain_over_dense});
+    const measured_crossover at = crossover_of(ratios);
+    std::string note = at.at_most       ? "at the shortest context already"
+                       : ratios.empty() ? "msa and dense were not both measured"
+                       : at.context     ? ""
+                                        : "not up to the longest context";
+    run.crossovers.push_back({i, at.context, std::move(note)});
+  }
+}
+
 }  // namespace msabench

@@ -51,5 +51,7 @@ struct context_ratio {
   double msa_over_dense = 0;
 };
 measured_crossover crossover_of(std::span<const context_ratio> ascending);
+// That of msa and dense for each implementation of the run.
+void find_crossovers(perf_run& run, int implementations);
 
 }  // namespace msabench

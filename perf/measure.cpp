@@ -15,10 +15,13 @@
 #include "core/selection_counts.h"
 #include "core/statistics.h"
 #include "core/units.h"
+#include "host/implementation.h"
 #include "host/interrupt.h"
+#include "perf/ceilings.h"
 #include "perf/clocks.h"
 #include "perf/costs.h"
 #include "perf/figures.h"
+#include "perf/forward.h"
 #include "perf/topk.h"
 #include "perf/verify.h"
 #include "perf/whole.h"
@@ -40,31 +43,6 @@ constexpr std::int64_t most_sets_in_a_row = 4096;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return quantile(values, 0.5);
-}
-
-perf_ceilings ceilings_of(const probe_samples& probes) {
-  perf_ceilings c;
-  if (!probes.source.empty()) c.source = "measured between the samples, medians: " + probes.source;
-  if (probes.bytes_per_s.empty()) return c;
-  c.bytes_per_s = median_of(probes.bytes_per_s);
-  if (!probes.flops_per_s.empty())
-    for (const std::string& type : probes.types) c.flops[type] = median_of(probes.flops_per_s);
-  if (!probes.e4m3_flops_per_s.empty()) c.flops["e4m3"] = median_of(probes.e4m3_flops_per_s);
-  c.flops_samples = probes.flops_per_s;
-  c.e4m3_samples = probes.e4m3_flops_per_s;
-  c.bytes_samples = probes.bytes_per_s;
-  return c;
-}
-
-void keep_higher(perf_ceilings& c, const perf_ceilings& other) {
-  for (auto& [type, flops] : c.flops)
-    if (const auto at = other.flops.find(type); at != other.flops.end()) flops = std::max(flops, at->second);
-  c.bytes_per_s = std::max(c.bytes_per_s, other.bytes_per_s);
-}
-
 // What was selected, where ids in canonical form tell; nothing for a tensor that is laid out otherwise.
 std::optional<selection_counts> counts_of(const tensor_view* ids, const case_spec& c, const problem& p) {
   const auto batch = sequences(c);
@@ -75,6 +53,10 @@ std::optional<selection_counts> counts_of(const tensor_view* ids, const case_spe
   const auto* first = static_cast<const std::int32_t*>(ids->data);
   return count_selection({first, static_cast<std::size_t>(ids->desc.elements())}, batch, p.hkv, p.block, p.topk);
 }
+
+// What nobody should need: of a process that starts and has so many seconds of samples, and of the slowest kernel.
+double process_limit_s(double budget_s) { return 60 + 3 * budget_s; }
+double slow_s(const case_spec& c) { return 4 * static_cast<double>(cost_triples(c)) / 0.5e6; }
 
 struct candidate {
   case_spec definition;
@@ -109,8 +91,8 @@ class measurement {
     if (first.interrupted) return void(run_.partial = true);
     take_device(first);
     assumed_ = ceilings_of(first.probes);
-    costs_.begin(assumed_,
-                 {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()), others_});
+    costs_.begin(assumed_, {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()),
+                            others_, available_cores()});
     for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
     if (is_whole()) points = spread(std::move(points));
     events_.planned(run_);
@@ -148,7 +130,7 @@ class measurement {
     run_.ceilings.e4m3_samples.clear();
     run_.ceilings.bytes_samples.clear();
     const int implementations = static_cast<int>(with_.queries.size());
-    if (setup_.what.suite == perf_suite::crossover) find_crossovers();
+    if (setup_.what.suite == perf_suite::crossover) find_crossovers(run_, implementations);
     if (setup_.what.suite == perf_suite::topk) run_.topk = topk_rows(run_.points, implementations);
     if (!is_whole()) return;
     std::ranges::stable_sort(run_.points, {}, &perf_point::context);
@@ -298,18 +280,27 @@ class measurement {
     const auto start = clock::now();
     double estimated_s = 0;
     std::map<std::size_t, candidate*> first;
+    std::map<std::size_t, forward_outcome> forwards;
     for (auto& c : all) {
       if (!c.runs) continue;
+      forward_outcome& forward = forwards[c.case_index];
+      // What nobody could make is not tried again for another implementation.
+      if (!forward.made && !forward.told.empty() && !tell_forward(c, forward)) continue;
       const auto [at, is_first] = first.try_emplace(c.case_index, &c);
       if (is_first || !same_inputs(at->second->agreed.agreed, c.agreed.agreed))
         estimated_s += costs_.inputs_s(c.definition, c.agreed.agreed);
-      if (is_first) {
-        sets.push_back(make_inputs(c.definition, c.agreed.agreed));
-      } else if (same_inputs(at->second->agreed.agreed, c.agreed.agreed)) {
+      const bool large = is_large_gradient(c.definition);
+      if (!is_first && same_inputs(at->second->agreed.agreed, c.agreed.agreed)) {
         sets.push_back(with_other_outputs(c.definition, *at->second->set, c.agreed.agreed));
       } else {
-        sets.push_back(make_inputs(c.definition, c.agreed.agreed));
-        c.item.remarks.push_back("on a copy of the inputs, since it takes them in another layout");
+        sets.push_back(make_inputs(c.definition, c.agreed.agreed,
+                                   large ? forward_results::left_to_caller : forward_results::computed));
+        if (!is_first) c.item.remarks.push_back("on a copy of the inputs, since it takes them in another layout");
+        if (large) take_forward(sets.back(), c, is_first ? nullptr : at->second->set, forward);
+      }
+      if (large && !tell_forward(c, forward)) {
+        sets.pop_back();
+        continue;
       }
       leave_out_training_outputs(sets.back());
       c.set = &sets.back();
@@ -317,6 +308,29 @@ class measurement {
         c.item.work = least_work(c.definition, c.agreed.agreed, counts);
     }
     costs_.saw_inputs(estimated_s, seconds_since(start));
+  }
+
+  // out and lse of a large gradient's inputs; whoever has the case on another copy of the inputs gets the same.
+  void take_forward(input_set& set, const candidate& c, const input_set* earlier, forward_outcome& seen) {
+    if (!earlier) {
+      if (seen.told.empty())
+        seen = make_forward(set, c.definition, with_.queries, with_.labels,
+                            setup_.timeout_s.value_or(process_limit_s(setup_.budget_s) + slow_s(c.definition)));
+      if (interrupted()) run_.partial = true;
+      return;
+    }
+    for (const slot where : {slot::out, slot::lse}) put_input(set, where, earlier->find(where)->view());
+  }
+
+  static bool tell_forward(candidate& c, const forward_outcome& seen) {
+    if (seen.made) {
+      c.item.remarks.push_back(seen.told);
+    } else {
+      c.runs = false;
+      c.item.state = item_state::not_run;
+      c.item.reason = seen.told;
+    }
+    return seen.made;
   }
 
   static const tensor_view* view_of(const input_set& set, slot s) {
@@ -450,10 +464,9 @@ class measurement {
   }
 
   static double time_limit_s(const std::list<candidate>& all, double budget_s) {
-    constexpr double start_s = 60, slow_triples_per_s = 0.5e6;
-    double seconds = start_s + 3 * budget_s;
+    double seconds = process_limit_s(budget_s);
     for (const auto& c : all)
-      if (c.runs) seconds += 4 * static_cast<double>(cost_triples(c.definition)) / slow_triples_per_s;
+      if (c.runs) seconds += slow_s(c.definition);
     return seconds;
   }
 
@@ -544,23 +557,6 @@ class measurement {
       if (above(i))
         i.remarks.push_back(fmt::format("faster than the limits that were measured, {:.2f} times, twice: no efficiency",
                                         i.figures->roofline_s / (i.time_us.median * 1e-6)));
-    }
-  }
-
-  void find_crossovers() {
-    for (int i = 0; i < static_cast<int>(with_.queries.size()); ++i) {
-      std::vector<context_ratio> ratios;
-      for (const auto& p : run_.points)
-        for (const auto& item : p.items)
-          if (item.implementation == i && item.operation == name(op::msa) && item.figures &&
-              item.figures->gain_over_dense)
-            ratios.push_back({p.context, 1 / *item.figures->gain_over_dense});
-      const measured_crossover at = crossover_of(ratios);
-      std::string note = at.at_most       ? "at the shortest context already"
-                         : ratios.empty() ? "msa and dense were not both measured"
-                         : at.context     ? ""
-                                          : "not up to the longest context";
-      run_.crossovers.push_back({i, at.context, std::move(note)});
     }
   }
 

@@ -89,12 +89,22 @@ bool has_cache(op o) {
   return std::ranges::any_of(slots_of(o), [](const slot_rule& rule) { return !rule.paged_shape.empty(); });
 }
 
+// Options of a case for e4m3 operands.
+std::string scale_options(const suite_request& r, op o) {
+  if (!has_scales(o)) return "";
+  const bool indexes_alone = o == op::score || o == op::index;
+  const scale_form all = r.fp8 == scale_form::none && indexes_alone ? r.fp8_index : r.fp8;
+  if (all != scale_form::none) return all == scale_form::token ? "/fp8" : "/fp8tensor";
+  if (o != op::msa || r.fp8_index == scale_form::none) return "";
+  return r.fp8_index == scale_form::token ? "/fp8idx" : "/fp8idxtensor";
+}
+
 case_spec make_case(const suite_request& r, op o, const suite_point& p, const std::string& family) {
   std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
   if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
   std::string options = o == op::combine ? "/split8" : "";
-  if (has_scales(o) && r.fp8 != scale_form::none) options += r.fp8 == scale_form::token ? "/fp8" : "/fp8tensor";
+  options += scale_options(r, o);
   if (trains(o) && r.grad16) options += "/grad16";
   // Training has contiguous batches, and what is compared with it reads the same.
   const std::string layout = has_cache(o) ? "." + (r.suite == perf_suite::training ? "contig" : r.layout) : "";

@@ -31,6 +31,7 @@ struct suite_request {
   perf_selection selection = perf_selection::random;
   std::string shape = "m3", types = "bf16", layout = "paged";  // as in case names
   scale_form fp8 = scale_form::none;                           // of operators with scaled operands: these are e4m3
+  scale_form fp8_index = scale_form::none;                     // of the index branch alone
   bool grad16 = false;                                         // gradients in the storage type, not in fp32
   std::vector<op> operators;                                   // only these; empty: all of the suite
   std::uint64_t seed = 0;

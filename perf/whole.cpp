@@ -59,12 +59,54 @@ perf_whole sum_of(const perf_run& run, std::span<const whole_chunk> chunks, std:
   return w;
 }
 
+bool at_one_clock(const perf_item& a, const perf_item& b) { return clocks_apart(a.timing, b.timing).empty(); }
+
 bool at_one_clock(const perf_run& run, std::span<const whole_chunk> chunks, const perf_whole& a, const perf_whole& b) {
   return std::ranges::all_of(chunks, [&](const whole_chunk& c) {
-    const perf_item *first = find(run, c, a.operation, a.implementation),
-                    *second = find(run, c, b.operation, b.implementation);
-    return clocks_apart(first->timing, second->timing).empty();
+    return at_one_clock(*find(run, c, a.operation, a.implementation), *find(run, c, b.operation, b.implementation));
   });
+}
+
+// Nothing where no chunk has times of both, at clocks that can be compared.
+std::optional<perf_common_chunks> common_of(const perf_run& run, std::span<const whole_chunk> chunks,
+                                            const perf_whole& w, const perf_whole& dense) {
+  perf_common_chunks both;
+  double in_a_row_us = 0, dense_in_a_row_us = 0;
+  bool all_in_a_row = true;
+  for (const auto& c : chunks) {
+    const perf_item *own = find(run, c, w.operation, w.implementation),
+                    *other = find(run, c, dense.operation, dense.implementation);
+    if (!own || !other || !at_one_clock(*own, *other)) continue;
+    both.contexts.push_back(c.context);
+    both.time_us += own->time_us.median;
+    both.dense_us += other->time_us.median;
+    const auto us = own->in_a_row.time_us(), dense_us = other->in_a_row.time_us();
+    all_in_a_row = all_in_a_row && us && dense_us;
+    in_a_row_us += us.value_or(0);
+    dense_in_a_row_us += dense_us.value_or(0);
+  }
+  if (both.contexts.empty()) return std::nullopt;
+  if (all_in_a_row) {
+    both.back_to_back_us = in_a_row_us;
+    both.dense_back_to_back_us = dense_in_a_row_us;
+  }
+  return both;
+}
+
+// Of several dense that with which most chunks can be compared, and of these the fastest.
+std::optional<perf_common_chunks> common_of(const perf_run& run, std::span<const whole_chunk> chunks,
+                                            const perf_whole& w, std::span<const perf_whole> all,
+                                            std::span<const std::string> labels) {
+  std::optional<perf_common_chunks> best;
+  const auto rank = [](const perf_common_chunks& c) { return std::pair(-std::ssize(c.contexts), c.dense_us); };
+  for (const auto& dense : all) {
+    if (dense.operation != name(op::dense)) continue;
+    auto both = common_of(run, chunks, w, dense);
+    if (!both || (best && rank(*best) <= rank(*both))) continue;
+    both->dense = labels[static_cast<std::size_t>(dense.implementation)];
+    best = std::move(both);
+  }
+  return best;
 }
 
 }  // namespace
@@ -110,7 +152,11 @@ std::vector<perf_whole> wholes_of(const perf_run& run, std::span<const std::int6
       w.context = n;
       w.chunk = chunk;
       w.batch = batch;
-      if (!dense || !w.time_us || !at_one_clock(run, chunks, w, *dense)) continue;
+      if (!dense || !w.time_us) {
+        if (w.operation != name(op::dense)) w.common = common_of(run, chunks, w, here, labels);
+        continue;
+      }
+      if (!at_one_clock(run, chunks, w, *dense)) continue;
       w.gain_over_dense = *dense->time_us / *w.time_us;
       w.dense = labels[static_cast<std::size_t>(dense->implementation)];
     }

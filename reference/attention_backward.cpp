@@ -29,7 +29,8 @@ struct context {
   const key_map& keys;
   const backward_error& err;
   double scale;
-  std::int64_t heads;  // of a group
+  std::int64_t heads;                          // of a group
+  const forward_tensors* handed_in = nullptr;  // taken in the place of a softmax of its own
 };
 
 // Of one (row, query head, key).
@@ -138,7 +139,19 @@ void find_means(const context& c, const row_place& at, std::int64_t group, std::
   }
 }
 
-// Scores, softmax and D of the heads of one group over s.keys.
+// LSE and D with its gauges as the forward tensors of a head have them.
+row_sums sums_of(const context& c, std::int64_t row, std::int64_t head, scratch& s) {
+  row_sums of;
+  of.m = of.lse = load(c.handed_in->lse.data, c.handed_in->lse.desc.type, c.handed_in->lse.offset(row, head));
+  of.sum = 1;
+  for (auto* tile : {&s.d_out, &s.v}) tile->reset(c.in.p.d);
+  s.d_out.set(0, c.in.d_out, c.in.d_out.offset(row, head));
+  s.v.set(0, c.handed_in->out, c.handed_in->out.offset(row, head));
+  score_tile(s.v.rows(), 1, s.v.width(), s.d_out.row(0), &of.d, &of.z, &of.z2);
+  return of;
+}
+
+// Scores, softmax and D of the heads of one group over s.keys; of what was handed in `sums` holds LSE and D already.
 void weigh_row(const context& c, std::int64_t row, std::int64_t group, std::span<row_sums> sums, scratch& s) {
   const row_place& at = c.keys.place(row);
   const std::int64_t n = std::ssize(s.keys);
@@ -150,15 +163,21 @@ void weigh_row(const context& c, std::int64_t row, std::int64_t group, std::span
     for (std::int64_t h = 0; h < c.heads; ++h)
       multiply(c, s.k, s.q.row(h), s.v, s.d_out.row(h), count, s, s.pairs.data() + h * n + first);
   }
-  for (std::int64_t h = 0; h < c.heads; ++h)
-    weigh({s.pairs.data() + h * n, s.keys.size()}, {s.weight.data() + h * n, s.keys.size()},
-          sums[static_cast<std::size_t>(h)]);
-  find_means(c, at, group, sums, s);
+  for (std::int64_t h = 0; h < c.heads; ++h) {
+    const std::span pairs(s.pairs.data() + h * n, s.keys.size());
+    const std::span weight(s.weight.data() + h * n, s.keys.size());
+    row_sums& of = sums[static_cast<std::size_t>(h)];
+    if (c.handed_in)
+      std::ranges::transform(pairs, weight.begin(), [&](const score_pair& x) { return std::exp(x.s - of.lse); });
+    else
+      weigh(pairs, weight, of);
+  }
+  if (!c.handed_in) find_means(c, at, group, sums, s);
 }
 
-// dq of the heads of one group at one row.
+// dq of the heads of one group at one row, as row `to` of dq.
 void differentiate_row(const context& c, std::int64_t row, std::int64_t group, std::span<row_sums> sums, gradient& dq,
-                       scratch& s) {
+                       std::int64_t to, scratch& s) {
   c.keys.keys_of(row, group, s.keys);
   if (s.keys.empty()) return;
   const std::int64_t n = std::ssize(s.keys);
@@ -182,20 +201,20 @@ void differentiate_row(const context& c, std::int64_t row, std::int64_t group, s
   }
   const auto mean_key = s.means.total();
   for (std::int64_t h = 0; h < c.heads; ++h) {
-    const std::size_t line = dq.line(row, group * c.heads + h);
+    const std::size_t line = dq.line(to, group * c.heads + h);
     s.of_row.finish(h, c.scale, dq, line);
     dq.set_chain(line, n, c.err.sums.chain_q, c.err.sums.u_m);
     // An error of D moves all dS of the row at once.
     const double of_d = squared(c.scale) * spread_of_d(c.err, sums[static_cast<std::size_t>(h)]);
     for (std::int64_t channel = 0; channel < c.in.p.d; ++channel)
-      dq.spread[dq.element(row, group * c.heads + h, channel)] +=
+      dq.spread[dq.element(to, group * c.heads + h, channel)] +=
           of_d * squared(mean_key[static_cast<std::size_t>(h * s.k.width() + channel)]);
   }
 }
 
-// dk and dv of the keys of one tile and KV head: terms are (row, head), heads innermost.
+// dk and dv of the keys of one tile and KV head, as rows `to` on: terms are (row, head), heads innermost.
 void differentiate_keys(const context& c, const key_map::tile& tile, std::int64_t group, std::span<const row_sums> sums,
-                        backward_result& result, scratch& s) {
+                        backward_result& result, std::int64_t to, scratch& s) {
   c.keys.rows_of(tile, group, s.rows);
   if (s.rows.empty()) return;
   for (auto* rows : {&s.q, &s.d_out, &s.k, &s.v}) rows->reset(c.in.p.d);
@@ -206,7 +225,7 @@ void differentiate_keys(const context& c, const key_map::tile& tile, std::int64_
   s.of_row.reset(tile.count, s.k.width());
   s.of_key.reset(tile.count, s.v.width());
   s.chain.assign(static_cast<std::size_t>(tile.count), 0);
-  const std::int64_t terms = std::ssize(s.rows) * c.heads, first_key = c.keys.first_key(tile.sequence) + tile.first;
+  const std::int64_t terms = std::ssize(s.rows) * c.heads;
   const auto row_of = [&](std::int64_t term) { return s.rows[static_cast<std::size_t>(term / c.heads)]; };
   const auto head_of = [&](std::int64_t term) { return group * c.heads + term % c.heads; };
   for (std::int64_t first = 0; first < terms; first += tile_keys) {
@@ -230,7 +249,7 @@ void differentiate_keys(const context& c, const key_map::tile& tile, std::int64_
     s.of_key.end_tile();
   }
   for (std::int64_t j = 0; j < tile.count; ++j) {
-    const std::size_t line = result.dk.line(first_key + j, group);
+    const std::size_t line = result.dk.line(to + j, group);
     s.of_row.finish(j, c.scale, result.dk, line);
     s.of_key.finish(j, 1, result.dv, line);
     for (auto* g : {&result.dk, &result.dv})
@@ -253,32 +272,95 @@ void require_shapes(std::string_view operation, const backward_inputs& in) {
   require(in.v, p.hkv, "v must be [N,Hkv,d]");
 }
 
+// Checks what the tensors say against each other.
+void require_lengths(std::string_view operation, const backward_inputs& in, const key_map& keys) {
+  if (in.q.desc.shape[0] < keys.rows() || in.d_out.desc.shape[0] < keys.rows() || in.k.desc.shape[0] < keys.keys() ||
+      in.v.desc.shape[0] < keys.keys())
+    throw suite_error(fmt::format("{}: a tensor has fewer rows than the lengths say", operation));
+}
+
+backward_error bounded(backward_error err) {
+  err.products = std::min(err.products, 1e100);  // an endless chain makes a huge bound and no NaN
+  return err;
+}
+
+double scale_of(const problem& p) {
+  return p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d));
+}
+
+std::span<row_sums> of_group(const context& c, std::vector<row_sums>& sums, std::int64_t row, std::int64_t group) {
+  return std::span(sums).subspan(static_cast<std::size_t>(row * c.in.p.hq + group * c.heads),
+                                 static_cast<std::size_t>(c.heads));
+}
+
+// The tile that has a row of k alone.
+key_map::tile tile_of(const key_map& keys, std::int64_t key) {
+  const auto begin_of = [&](const key_map::tile& t) { return keys.first_key(t.sequence) + t.first; };
+  const auto after = std::ranges::upper_bound(keys.tiles(), key, {}, begin_of);
+  if (key < 0 || key >= keys.keys() || after == keys.tiles().begin())
+    throw suite_error(fmt::format("key {} is none of the batch", key));
+  key_map::tile tile = *std::prev(after);
+  tile.first += key - begin_of(tile);
+  tile.count = 1;
+  return tile;
+}
+
 }  // namespace
 
 backward_result attention_backward(std::string_view operation, const backward_inputs& in, const backward_error& err) {
   require_shapes(operation, in);
   const problem& p = in.p;
   const key_map keys(p, in.ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv);
-  if (in.q.desc.shape[0] < keys.rows() || in.d_out.desc.shape[0] < keys.rows() || in.k.desc.shape[0] < keys.keys() ||
-      in.v.desc.shape[0] < keys.keys())
-    throw suite_error(fmt::format("{}: a tensor has fewer rows than the lengths say", operation));
-  backward_error bounded = err;
-  bounded.products = std::min(err.products, 1e100);  // an endless chain makes a huge bound and no NaN
-  const double scale = p.softmax_scale != 0 ? p.softmax_scale : 1 / std::sqrt(static_cast<double>(p.d));
-  const context c{in, keys, bounded, scale, p.group()};
+  require_lengths(operation, in, keys);
+  const backward_error limited = bounded(err);
+  const context c{in, keys, limited, scale_of(p), p.group()};
   backward_result result{
       gradient(keys.rows(), p.hq, p.d), gradient(keys.keys(), p.hkv, p.d), gradient(keys.keys(), p.hkv, p.d), {}};
   std::vector<row_sums> sums(static_cast<std::size_t>(keys.rows() * p.hq));
   const std::int64_t work = keys.rows() * p.hq * p.d * 128;
   parallel_for<scratch>(keys.rows() * p.hkv, work, [&](std::int64_t unit, scratch& s) {
     const std::int64_t row = unit / p.hkv, group = unit % p.hkv;
-    const auto of_group = std::span(sums).subspan(static_cast<std::size_t>(row * p.hq + group * c.heads),
-                                                  static_cast<std::size_t>(c.heads));
-    differentiate_row(c, row, group, of_group, result.dq, s);
+    differentiate_row(c, row, group, of_group(c, sums, row, group), result.dq, row, s);
   });
   parallel_for<scratch>(std::ssize(keys.tiles()) * p.hkv, work, [&](std::int64_t unit, scratch& s) {
     const auto& tile = keys.tiles()[static_cast<std::size_t>(unit / p.hkv)];
-    differentiate_keys(c, tile, unit % p.hkv, sums, result, s);
+    differentiate_keys(c, tile, unit % p.hkv, sums, result, keys.first_key(tile.sequence) + tile.first, s);
+  });
+  for (const row_sums& row : sums) result.lse.push_back(row.lse);
+  return result;
+}
+
+backward_result attention_backward_lines(std::string_view operation, const backward_inputs& in,
+                                         const forward_tensors& forward, const gradient_lines& lines,
+                                         const backward_error& err) {
+  require_shapes(operation, in);
+  const problem& p = in.p;
+  const key_map keys(p, in.ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv);
+  require_lengths(operation, in, keys);
+  const auto& [out, lse] = forward;
+  if (out.desc.shape.size() != 3 || out.desc.shape[0] < keys.rows() || out.desc.shape[1] != p.hq ||
+      out.desc.shape[2] != p.d || out.desc.strides[2] != 1)
+    throw suite_error(fmt::format("{}: out must be [T,Hq,d]", operation));
+  if (lse.desc.shape.size() != 2 || lse.desc.shape[0] < keys.rows() || lse.desc.shape[1] != p.hq)
+    throw suite_error(fmt::format("{}: lse must be [T,Hq]", operation));
+  const backward_error limited = bounded(err);
+  const context c{in, keys, limited, scale_of(p), p.group(), &forward};
+  const std::int64_t rows = std::ssize(lines.rows), key_lines = std::ssize(lines.keys);
+  backward_result result{
+      gradient(rows, p.hq, p.d), gradient(key_lines, p.hkv, p.d), gradient(key_lines, p.hkv, p.d), {}};
+  std::vector<row_sums> sums(static_cast<std::size_t>(keys.rows() * p.hq));
+  const std::int64_t work = keys.rows() * p.hq * p.d;
+  parallel_for<scratch>(keys.rows(), work, [&](std::int64_t row, scratch& s) {
+    for (std::int64_t head = 0; head < p.hq; ++head)
+      sums[static_cast<std::size_t>(row * p.hq + head)] = sums_of(c, row, head, s);
+  });
+  parallel_for<scratch>(rows * p.hkv, work, [&](std::int64_t unit, scratch& s) {
+    const std::int64_t to = unit / p.hkv, row = lines.rows[static_cast<std::size_t>(to)], group = unit % p.hkv;
+    differentiate_row(c, row, group, of_group(c, sums, row, group), result.dq, to, s);
+  });
+  parallel_for<scratch>(key_lines * p.hkv, work, [&](std::int64_t unit, scratch& s) {
+    const std::int64_t to = unit / p.hkv;
+    differentiate_keys(c, tile_of(keys, lines.keys[static_cast<std::size_t>(to)]), unit % p.hkv, sums, result, to, s);
   });
   for (const row_sums& row : sums) result.lse.push_back(row.lse);
   return result;

@@ -46,4 +46,19 @@ struct backward_inputs {
 // `operation` names the operator in errors.
 backward_result attention_backward(std::string_view operation, const backward_inputs& in, const backward_error& err);
 
+// Lines of gradients, ascending: of dq these rows, of dk and dv these rows of k, all heads of each.
+struct gradient_lines {
+  std::vector<std::int64_t> rows, keys;
+};
+// What the forward pass handed in: out [T][Hq][d], and lse [T][Hq] as natural logarithms.
+struct forward_tensors {
+  tensor_view out, lse;
+};
+// These lines alone, packed in this order, for problems whose softmax nobody wants to compute anew: weights are
+// exp(s - lse) and D = <dO, out> of what was handed in. Errors of these two are then no errors of a gradient that is
+// computed of them, and one that computes them anew is off by no more than the bound has for it. lse is of all rows.
+backward_result attention_backward_lines(std::string_view operation, const backward_inputs& in,
+                                         const forward_tensors& forward, const gradient_lines& lines,
+                                         const backward_error& err);
+
 }  // namespace msabench::reference

@@ -173,6 +173,26 @@ std::string machine_of(const nlohmann::json& environment) {
   return fmt::format("{}, {} cores, {}", text("cpu"), text("cores_available"), text("os"));
 }
 
+// Where there is no sum over all chunks of both sides, what those say that both have.
+std::string common_text(const perf_run& run, const perf_whole& w) {
+  if (!w.common) return {};
+  const perf_common_chunks& c = *w.common;
+  std::vector<std::string> ends;
+  for (const std::int64_t n : c.contexts) ends.push_back(format_size(n));
+  const auto one = [](double us, double dense_us) {
+    return fmt::format("{} and {}, {}", format_duration_s(us * 1e-6), format_duration_s(dense_us * 1e-6),
+                       times(dense_us / us));
+  };
+  std::string text = fmt::format(
+      "- {} by {} at {}: no sum of a whole to compare; over {} of {} chunks alone, those that end at {}, it and dense "
+      "by {} "
+      "take {}",
+      w.operation, label(run, w.implementation), format_size(w.context), ends.size(), w.chunks, fmt::join(ends, ", "),
+      c.dense, one(c.time_us, c.dense_us));
+  if (c.back_to_back_us) text += "; back to back " + one(*c.back_to_back_us, *c.dense_back_to_back_us);
+  return text + "\n";
+}
+
 std::string wholes_text(const perf_run& run) {
   if (run.wholes.empty()) return {};
   const bool in_a_row = std::ranges::any_of(run.wholes, [](const auto& w) { return w.back_to_back_us.has_value(); });
@@ -194,8 +214,10 @@ std::string wholes_text(const perf_run& run) {
     if (in_a_row) r.insert(r.begin() + 5, time(w.back_to_back_us));
     rows.push_back(std::move(r));
   }
-  return fmt::format("\n### Whole sequences, by chunks of {} tokens\n\n{}", format_size(run.wholes.front().chunk),
-                     table(titles, rows));
+  std::string common;
+  for (const auto& w : run.wholes) common += common_text(run, w);
+  return fmt::format("\n### Whole sequences, by chunks of {} tokens\n\n{}{}", format_size(run.wholes.front().chunk),
+                     table(titles, rows), common.empty() ? "" : "\n" + common);
 }
 
 std::string topk_text(const perf_run& run) {

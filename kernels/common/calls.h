@@ -33,6 +33,7 @@ struct scales {
 struct cache {
   const char* data;
   msabench_dtype type;
+  std::int64_t extent;  ///< keys, or pages, that there is memory for
   std::int64_t token_stride, head_stride;
   std::int64_t page_stride;           ///< unused when contiguous
   const std::int32_t* block_table;    ///< nullptr = contiguous

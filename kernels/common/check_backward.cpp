@@ -25,6 +25,7 @@ cache contiguous(const msabench_args& args, msabench_slot slot) {
   cache view{};
   view.data = heads.data;
   view.type = tensor_at(args, slot)->dtype;
+  view.extent = tensor_at(args, slot)->shape[0];
   view.token_stride = heads.row_stride;
   view.head_stride = heads.head_stride;
   view.cu_seqlens_kv = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_KV)->data);

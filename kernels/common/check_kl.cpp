@@ -19,6 +19,7 @@ cache keys_at(const msabench_args& args, msabench_slot slot) {
   cache view{};
   view.data = static_cast<const char*>(tensor.data);
   view.type = tensor.dtype;
+  view.extent = tensor.shape[0];
   view.token_stride = tensor.strides[0];
   view.head_stride = head_stride_of(tensor);
   view.cu_seqlens_kv = static_cast<const std::int32_t*>(tensor_at(args, MSABENCH_CU_SEQLENS_KV)->data);

@@ -18,6 +18,7 @@ cache cache_view(const msabench_problem& problem, const msabench_args& args, msa
   cache view{};
   view.data = static_cast<const char*>(tensor.data);
   view.type = tensor.dtype;
+  view.extent = tensor.shape[0];
   view.page_size = problem.page_size;
   if (problem.page_layout == 0) {
     view.token_stride = tensor.strides[0];
@@ -157,6 +158,7 @@ cache patches_view(const msabench_tensor& tensor, const std::int32_t* cu_segment
   cache view{};
   view.data = static_cast<const char*>(tensor.data);
   view.type = tensor.dtype;
+  view.extent = tensor.shape[0];
   view.token_stride = tensor.strides[0];
   view.head_stride = tensor.strides[1];
   view.cu_seqlens_kv = cu_segments;

@@ -38,6 +38,8 @@ struct implementation {
   bool scaled_e4m3 = false;
   /// Text for MSABENCH_UNSUPPORTED of a problem that is sound but not taken; nullptr: taken.
   const char* (*refusal)(const msabench_problem&) = nullptr;
+  /// Whether msa writes block scores if they are wanted; nullptr: always.
+  bool (*writes_scores)(const msabench_problem&) = nullptr;
   /// DLPack type of the memory that tensors lie in: 1 a CPU, 2 CUDA.
   std::int32_t device = 1;
   /// Of what computes, where that is not this suite; asked once.

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "kernels/common/check.h"
 #include "kernels/common/error.h"
@@ -102,6 +103,12 @@ msabench_status run_checked(msabench_status (*check)(const msabench_problem&, co
   Call call{};
   const auto status = check(context.problem, args, call);
   if (status != MSABENCH_OK) return status;
+  if constexpr (std::is_same_v<Call, msa_call>) {
+    if (call.index.scores != nullptr && plugin_kernels->writes_scores != nullptr &&
+        !plugin_kernels->writes_scores(context.problem))
+      return fail(MSABENCH_UNSUPPORTED, "scores: %s keeps none of index keys of this type; leave them out",
+                  plugin_kernels->name);
+  }
   compute(call, context);
   if (plugin_kernels->enqueue_error == nullptr) return MSABENCH_OK;
   const char* const error = plugin_kernels->enqueue_error();

@@ -17,7 +17,7 @@ constexpr int sum_warps = 8;
 
 /// lse in base 2 and D = <dO, o> of every (token, query head): a warp for each.
 template <class T>
-__global__ void __launch_bounds__(sum_warps* warp) sum_rows(backward_run r) {
+__global__ void __launch_bounds__(sum_warps* warp) add_products_of_rows(backward_run r) {
   using pair = typename storage<T>::pair;
   const backward_call& c = r.call;
   const std::int32_t heads = c.kv_heads * c.group;
@@ -53,15 +53,22 @@ backward_run cut(workspace_cutter& memory, const msabench_problem& p) {
 
 template <class T>
 void differentiate(const backward_run& r, cudaStream_t stream) {
-  sum_rows<T>
-      <<<grid_blocks(r.call.rows.row_bound * r.call.kv_heads * r.call.group, sum_warps), sum_warps * warp, 0, stream>>>(
-          r);
+  sum_rows<T>(r, stream);
   add_query_gradients<T>(r, stream);
   r.readers.find(stream);
   add_key_gradients<T>(r, stream);
 }
 
 }  // namespace
+
+template <class T>
+void sum_rows(const backward_run& r, cudaStream_t stream) {
+  const std::int64_t rows = r.call.rows.row_bound * r.call.kv_heads * r.call.group;
+  add_products_of_rows<T><<<grid_blocks(rows, sum_warps), sum_warps * warp, 0, stream>>>(r);
+}
+
+template void sum_rows<__nv_bfloat16>(const backward_run&, cudaStream_t);
+template void sum_rows<__half>(const backward_run&, cudaStream_t);
 
 void attend_backward(const backward_call& call, const run_context& context) {
   if (call.rows.batch == 0) return;

@@ -33,6 +33,10 @@ struct backward_run {
   }
 };
 
+/// lse in base 2 and D of every row, for what comes next.
+template <class T>
+void sum_rows(const backward_run& run, cudaStream_t stream);
+
 /// The passes: dq by tokens, dk and dv by blocks of keys.
 template <class T>
 void add_query_gradients(const backward_run& run, cudaStream_t stream);

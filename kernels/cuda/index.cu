@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Score and select in one call, and the log-sum-exp of the selected keys where training asks for it.
+#include <cuda_fp8.h>
+
 #include "kernels/common/check.h"
 #include "kernels/common/declare.h"
 #include "kernels/cuda/index_keys.cuh"
@@ -9,6 +11,18 @@
 
 namespace msabench::cuda {
 namespace {
+
+/// Two neighbouring values of an operand.
+template <class T>
+struct operand_pair {
+  using type = typename storage<T>::pair;
+  static __device__ float2 widen(type x) { return storage<T>::widen(x); }
+};
+template <>
+struct operand_pair<__nv_fp8_e4m3> {
+  using type = __nv_fp8x2_e4m3;
+  static __device__ float2 widen(type x) { return static_cast<float2>(x); }
+};
 
 constexpr int warps = 4, threads = warps * 32;
 constexpr int key_lanes = 4;  // that multiply a key
@@ -31,8 +45,8 @@ template <class T>
 __global__ void __launch_bounds__(threads) log_sums(index_call c) {
   extern __shared__ float scores[];
   __shared__ float partial[warps];
-  using pair = typename storage<T>::pair;
-  constexpr int piece = 8;  // elements of 16 bytes
+  using pair = typename operand_pair<T>::type;
+  constexpr int piece = 16 / sizeof(T);  // elements of 16 bytes
   const std::int64_t all = c.rows.tokens() * c.heads;
   for (std::int64_t i = blockIdx.x; i < all; i += gridDim.x) {
     const std::int64_t row = i / c.heads, head = i % c.heads;
@@ -43,6 +57,8 @@ __global__ void __launch_bounds__(threads) log_sums(index_call c) {
         static_cast<int>(min(ceil_div(max(visible, std::int64_t{0}), c.rule.block), std::int64_t{c.rule.topk}));
     const int slots = blocks * c.rule.block;
     const char* const query = c.q + (row * c.q_row_stride + head * c.q_head_stride) * sizeof(T);
+    const float query_factor =
+        c.q_scale == nullptr ? 1.0f : c.q_scale[row * c.q_scale_row_stride + head * c.q_scale_head_stride];
     const int part = threadIdx.x % key_lanes;
     // Every warp takes as many steps, since its lanes add to each other.
     for (int first = 0; first < slots; first += threads / key_lanes) {
@@ -57,7 +73,7 @@ __global__ void __launch_bounds__(threads) log_sums(index_call c) {
           const uint4 b = __ldg(reinterpret_cast<const uint4*>(keys + at * sizeof(T)));
           const auto *const left = reinterpret_cast<const pair*>(&a), *const right = reinterpret_cast<const pair*>(&b);
           for (int e = 0; e < piece / 2; ++e) {
-            const float2 x = storage<T>::widen(left[e]), y = storage<T>::widen(right[e]);
+            const float2 x = operand_pair<T>::widen(left[e]), y = operand_pair<T>::widen(right[e]);
             sum = fmaf(x.x, y.x, sum);
             sum = fmaf(x.y, y.y, sum);
           }
@@ -65,7 +81,9 @@ __global__ void __launch_bounds__(threads) log_sums(index_call c) {
       }
       sum += __shfl_xor_sync(all_lanes, sum, 1);
       sum += __shfl_xor_sync(all_lanes, sum, 2);
-      if (part == 0 && slot < slots) scores[slot] = key < visible ? c.scale * sum : -CUDART_INF_F;
+      if (part == 0 && slot < slots)
+        scores[slot] =
+            key < visible ? c.scale * (query_factor * c.keys.factor(place.sequence, 0, key) * sum) : -CUDART_INF_F;
     }
     __syncthreads();
     float most = -CUDART_INF_F;
@@ -115,10 +133,14 @@ void index(const index_call& call, const run_context& context) {
   } else {
     sweep_scores(call, context.scratch, context);
   }
-  if (call.lse == nullptr) return;
-  const auto stream = static_cast<cudaStream_t>(context.stream);
+  if (call.lse != nullptr) log_sums_of_selected(call, static_cast<cudaStream_t>(context.stream));
+}
+
+void log_sums_of_selected(const index_call& call, cudaStream_t stream) {
   if (same_type(call.q_type, bf16_type))
     log_sums_of<__nv_bfloat16>(call, stream);
+  else if (same_type(call.q_type, e4m3_type))
+    log_sums_of<__nv_fp8_e4m3>(call, stream);
   else
     log_sums_of<__half>(call, stream);
 }

@@ -45,7 +45,7 @@ kl_run cut(workspace_cutter& memory, const msabench_problem& p) {
   const double kept = static_cast<double>(r.chunk) * static_cast<double>(readings);
   if (!warm_up) r.readers.places = memory.take<std::int32_t>(kept / r.tiles);
   r.parts = memory.take<normaliser>(kept * kl_rows);
-  r.lse = memory.take<float>(static_cast<double>(r.chunk) * p.hkv * kl_rows);
+  r.lse = memory.take<float>(static_cast<double>(r.chunk) * p.hkv * kl_lse_stride);
   r.differences = memory.take<std::uint16_t>(kept * 2 * kl_tile_keys);
   r.dq_parts = memory.take<float>(kept * width);
   r.loss_parts = memory.take<double>(kept);

@@ -15,6 +15,7 @@ namespace msabench::cuda {
 constexpr int kl_tile_keys = 128;
 constexpr int kl_heads = 16;           ///< of a group, at the most
 constexpr int kl_rows = kl_heads + 1;  ///< the teacher's heads, then the student
+constexpr int kl_lse_stride = 20;      ///< rows and padding, so that lines begin at multiples of 16 bytes
 
 /// The sum of 2^x over what was added, as its greatest x and the sum of 2^(x - greatest).
 struct normaliser {
@@ -30,7 +31,7 @@ struct kl_run {
   block_readers readers;
 
   normaliser* parts;           ///< [readings][kl_rows]
-  float* lse;                  ///< [chunk][Hkv][kl_rows] in base 2
+  float* lse;                  ///< [chunk][Hkv][kl_lse_stride] in base 2
   std::uint16_t* differences;  ///< [readings][2][kl_tile_keys] P' - P as split_value, keys in the order of stored_key
   float* dq_parts;             ///< [readings][width]
   double* loss_parts;          ///< [readings]
@@ -39,7 +40,7 @@ struct kl_run {
 
   __device__ bool selected() const { return call.ids != nullptr; }
   __device__ float* lse_of(std::int64_t row, std::int32_t head) const {
-    return lse + ((row - readers.first_row) * call.kv_heads + head) * kl_rows;
+    return lse + ((row - readers.first_row) * call.kv_heads + head) * kl_lse_stride;
   }
   /// The readings of a token, slot by slot; -1: none. Of token i of a list, and of a tile.
   __device__ std::int64_t reading_of(std::int64_t row, std::int32_t head, std::int64_t slot,

@@ -18,7 +18,7 @@ double id_bytes(const msabench_problem& p) {
 
 }  // namespace
 
-void msa(const msa_call& call, const run_context& context) {
+void msa_of(const msa_call& call, const run_context& context, const msa_stages& stages) {
   run_context rest = context;
   rest.scratch = static_cast<char*>(context.scratch) + static_cast<std::int64_t>(id_bytes(context.problem));
   index_call indexing = call.index;
@@ -27,16 +27,22 @@ void msa(const msa_call& call, const run_context& context) {
     indexing.id_head_stride = indexing.rule.topk;
     indexing.id_row_stride = std::int64_t{indexing.heads} * indexing.rule.topk;
   }
-  index(indexing, rest);
+  stages.index(indexing, rest);
   attend_call attending = call.attend;
   attending.ids = indexing.ids;
   attending.id_row_stride = indexing.id_row_stride;
   attending.id_head_stride = indexing.id_head_stride;
-  attend(attending, rest);
+  stages.attend(attending, rest);
+}
+
+void msa(const msa_call& call, const run_context& context) { msa_of(call, context, {index, attend}); }
+
+double msa_scratch_bytes(const msabench_problem& problem, double index_bytes, double attend_bytes) {
+  return id_bytes(problem) + std::max(index_bytes, attend_bytes);
 }
 
 double msa_scratch_bytes(const msabench_problem& problem) {
-  return id_bytes(problem) + std::max(index_scratch_bytes(problem), attention_scratch_bytes(problem));
+  return msa_scratch_bytes(problem, index_scratch_bytes(problem), attention_scratch_bytes(problem));
 }
 
 }  // namespace msabench::cuda

@@ -28,6 +28,9 @@ void rope3d(const rope3d_call& call, const run_context& context);
 double rope3d_scratch_bytes(const msabench_problem& problem);
 void vit3d(const vit3d_call& call, const run_context& context);
 double vit3d_scratch_bytes(const msabench_problem& problem);
+/// With another kernel for its attention, which gets by with the scratch of vit_attend.
+void vit3d_of(const vit3d_call& call, const run_context& context,
+              void (*attend)(const attend_call&, const run_context&));
 
 /// dense_backward as well
 void attend_backward(const backward_call& call, const run_context& context);
@@ -51,5 +54,14 @@ msabench_numerics index_numerics(const msabench_problem& problem);
 double index_scratch_bytes(const msabench_problem& problem);
 
 double msa_scratch_bytes(const msabench_problem& problem);
+
+/// Kernels that msa is put together from; other plugins have their own.
+struct msa_stages {
+  void (*index)(const index_call&, const run_context&);
+  void (*attend)(const attend_call&, const run_context&);
+};
+void msa_of(const msa_call& call, const run_context& context, const msa_stages& stages);
+/// `index_bytes`, `attend_bytes`: scratch of the stages.
+double msa_scratch_bytes(const msabench_problem& problem, double index_bytes, double attend_bytes);
 
 }  // namespace msabench::cuda

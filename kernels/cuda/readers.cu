@@ -40,18 +40,25 @@ __global__ void __launch_bounds__(count_warps* warp) count_readers(block_readers
     });
 }
 
-/// Counts of a list in place of those of its chunks before, and its length in place of its start.
-__global__ void sum_chunks(block_readers r) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t list = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; list < r.lists(); list += step) {
-    std::int32_t sum = 0;
-    for (std::int64_t chunk = 0; chunk < r.chunks; ++chunk) {
-      std::int32_t& count = r.counts[chunk * r.lists() + list];
-      const std::int32_t own = count;
-      count = sum;
-      sum += own;
+/// Counts of a list in place of those of its chunks before, and its length in place of its start. A warp for each list.
+__global__ void __launch_bounds__(count_warps* warp) sum_chunks(block_readers r) {
+  const int lane = threadIdx.x % warp;
+  for (std::int64_t list = std::int64_t{blockIdx.x} * count_warps + threadIdx.x / warp; list < r.lists();
+       list += std::int64_t{gridDim.x} * count_warps) {
+    std::int32_t before = 0;
+    for (std::int64_t first = 0; first < r.chunks; first += warp) {
+      const bool there = first + lane < r.chunks;
+      std::int32_t* const count = r.counts + (first + lane) * r.lists() + list;
+      const std::int32_t own = there ? *count : 0;
+      std::int32_t sum = own;
+      for (int step = 1; step < warp; step *= 2) {
+        const std::int32_t other = __shfl_up_sync(~0u, sum, step);
+        if (lane >= step) sum += other;
+      }
+      if (there) *count = before + sum - own;
+      before += __shfl_sync(~0u, sum, warp - 1);
     }
-    r.starts[list] = sum;
+    if (lane == 0) r.starts[list] = before;
   }
 }
 
@@ -121,7 +128,7 @@ __global__ void __launch_bounds__(warp) list_readers(block_readers r) {
 
 block_readers block_readers::cut(workspace_cutter& memory, const msabench_problem& p, std::int32_t block,
                                  std::int64_t row_count, std::int64_t least_piece) {
-  constexpr std::int64_t most_chunks = 256, pieces_of_all = 128;
+  constexpr std::int64_t most_chunks = 512, pieces_of_all = 128;
   block_readers r{};
   r.heads = p.hkv;
   r.blocks = block_numbers::bound(p.total_kv, p.batch, block);
@@ -156,8 +163,7 @@ void block_readers::find(void* stream) const {
   cudaMemsetAsync(counts, 0, static_cast<std::size_t>(chunks * lists()) * sizeof *counts, on);
   const auto parts = static_cast<unsigned>(std::max<std::int64_t>(1, chunks * heads));
   count_readers<<<parts, count_warps * warp, 0, on>>>(*this);
-  constexpr int threads = 128;
-  sum_chunks<<<grid_blocks(lists(), threads), threads, 0, on>>>(*this);
+  sum_chunks<<<grid_blocks(lists(), count_warps), count_warps * warp, 0, on>>>(*this);
   cut_pieces<<<1, scan_threads, 0, on>>>(*this);
   list_readers<<<parts, warp, 0, on>>>(*this);
 }

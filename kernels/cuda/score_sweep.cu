@@ -23,24 +23,6 @@ struct sweep_call {
   rank* lists;      // [T][heads][splits][wanted], where keys are shared; else ids are written
 };
 
-/// Sequence b begins at tile cu_seqlens_q[b] / tile_tokens + b. That leaves each enough tiles, some of them empty, and
-/// spares counting those of the sequences before it.
-__device__ query_tile tile_at(const lengths& rows, std::int64_t tile, int tile_tokens) {
-  const std::int32_t* const starts = rows.cu_seqlens_q;
-  std::int64_t b = 0, most = rows.batch - 1;
-  while (b < most) {
-    const std::int64_t middle = (b + most + 1) / 2;
-    if (starts[middle] / tile_tokens + middle <= tile)
-      b = middle;
-    else
-      most = middle - 1;
-  }
-  const std::int64_t after = starts[b + 1];
-  const std::int64_t first = starts[b] + (tile - starts[b] / tile_tokens - b) * tile_tokens;
-  const std::int64_t tokens = max(std::int64_t{0}, min(after - first, std::int64_t{tile_tokens}));
-  return {b, first, rows.kv_lens[b] - (after - first) + 1, static_cast<int>(tokens)};
-}
-
 /// Where the two kinds of warps meet: a stage is full when all lanes of the producer have copied, and empty when every
 /// other warp has read it.
 struct ring {
@@ -188,25 +170,6 @@ __global__ void __launch_bounds__(most_warps * 32 + 32, 1) sweep(sweep_call s) {
     rows.write_selected();
 }
 
-/// The best of the lists of a row; a warp a row.
-__global__ void __launch_bounds__(most_warps * 32) merge_lists(sweep_call s) {
-  const index_call& c = s.index;
-  const int lane = threadIdx.x % 32, wanted = wanted_blocks(c.rule);
-  const std::int64_t rows = c.rows.tokens() * c.heads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * most_warps + threadIdx.x / 32; i < rows;
-       i += std::int64_t{gridDim.x} * most_warps) {
-    const std::int64_t row = i / c.heads, head = i % c.heads;
-    const std::int64_t visible = min(visible_blocks(c.rows.place(row), c.rule.block), c.max_blocks);
-    top_list best;
-    if (visible > c.rule.topk) {
-      const rank* const lists = s.lists + i * s.splits * wanted;
-      for (int split = 0; split < s.splits; ++split)
-        best.merge(lane < wanted ? lists[split * wanted + lane] : no_block);
-    }
-    write_ids(c.rule, visible, best.mine, c.ids + row * c.id_row_stride + head * c.id_head_stride);
-  }
-}
-
 std::size_t stage_bytes(const index_call& c) {
   return std::size_t{tile_keys} * groups_for(c.width) * 4 * sizeof(uint4);
 }
@@ -295,8 +258,7 @@ void sweep_scores(const index_call& call, void* scratch, const run_context& cont
     sweep_of<__nv_bfloat16>(s, blocks, warps, stream);
   else
     sweep_of<__half>(s, blocks, warps, stream);
-  if (s.lists != nullptr)
-    merge_lists<<<grid_blocks(call.rows.row_bound * call.heads, most_warps), most_warps * 32, 0, stream>>>(s);
+  if (s.lists != nullptr) merge_lists(call, s.lists, splits, stream);
 }
 
 }  // namespace msabench::cuda

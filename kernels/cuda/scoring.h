@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways to score blocks, which give the same bits.
+// The two ways to score blocks, which give the same bits, and what follows scores.
 #pragma once
 
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/top_blocks.cuh"
 
 namespace msabench::cuda {
 
@@ -27,5 +28,12 @@ void select_blocks(const select_call& call, bool follows_scores, const run_conte
 void sweep_scores(const index_call& call, void* scratch, const run_context& context);
 
 double sweep_scratch_bytes(const msabench_problem& problem);
+
+/// Ids of rows whose keys were shared, from the best blocks of each part: `lists` [T][heads][splits][wanted], each sorted.
+/// Those of rows of topk blocks or less are not read.
+void merge_lists(const index_call& call, const rank* lists, int splits, cudaStream_t stream);
+
+/// lse_idx, from the ids of the call; of e4m3 too.
+void log_sums_of_selected(const index_call& call, cudaStream_t stream);
 
 }  // namespace msabench::cuda

@@ -5,18 +5,13 @@
 
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/query_tiles.cuh"
 
 namespace msabench::cuda {
 
 constexpr int warp_rows = 32;
 constexpr int chunk = 32;         // blocks whose maxima are kept before they are looked at
 constexpr int pitch = chunk + 1;  // of a row of maxima, so that a column is spread over all banks
-
-/// Consecutive tokens of one sequence; the first of them sees so many keys.
-struct query_tile {
-  std::int64_t sequence, first_row, first_sees;
-  int tokens;
-};
 
 class sweep_rows {
  public:

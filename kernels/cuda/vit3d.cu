@@ -27,7 +27,8 @@ struct layout {
 
 }  // namespace
 
-void vit3d(const vit3d_call& call, const run_context& context) {
+void vit3d_of(const vit3d_call& call, const run_context& context,
+              void (*attend)(const attend_call&, const run_context&)) {
   const msabench_problem attended = attention_of_vit3d(context.problem);
   const layout memory(context.scratch, context.problem, attended);
   vit3d_call whole = complete(call, context.problem, memory.segments.bound, memory.tensors);
@@ -35,8 +36,10 @@ void vit3d(const vit3d_call& call, const run_context& context) {
   for (const std::int32_t** boundaries :
        {&whole.attend.rows.cu_seqlens_q, &whole.attend.keys.cu_seqlens_kv, &whole.attend.values.cu_seqlens_kv})
     *boundaries = memory.segments.boundaries;
-  vit_attend(whole.attend, {attended, context.threads, memory.attention, context.scratch_bytes, context.stream});
+  attend(whole.attend, {attended, context.threads, memory.attention, context.scratch_bytes, context.stream});
 }
+
+void vit3d(const vit3d_call& call, const run_context& context) { vit3d_of(call, context, vit_attend); }
 
 double vit3d_scratch_bytes(const msabench_problem& problem) {
   return layout(nullptr, problem, attention_of_vit3d(problem)).bytes;

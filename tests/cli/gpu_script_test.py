@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import unittest
+from pathlib import Path
 
 from program import BUILD, MSABENCH, SOURCE, ProgramTest, plugin, run
 
@@ -29,6 +30,20 @@ if [[ -n "${FAKE_MEMORY:-}" && ! -f "$FAKE_MEMORY" && "${arguments[*]}" == *"--s
   exit "${FAKE_CODE:-4}"
 fi
 if [[ "${arguments[0]}" == perf ]]; then
+  for ((i = 0; i < ${#arguments[@]}; ++i)); do
+    case "${arguments[i]}" in
+      --impl) file="${arguments[i + 1]}" ;;
+      --out) folder="${arguments[i + 1]}" ;;
+    esac
+  done
+  # A run that refuses leaves no report.
+  if [[ -n "${folder:-}" && "${FAKE_PERF:-0}" != 4 ]]; then
+    mkdir -p "$folder"
+    echo "${arguments[*]}" >"$folder/perf.md"
+    PROGRAM check --impl naive --level sanitize --op select --json - 2>/dev/null | grep -m 2 -E '^ *"(commit|device)": ' >"$folder/perf.json"
+    printf '"partial": %s,\\n"sha256": "%s"\\n' "${FAKE_PARTIAL:-false}" "$(sha256sum "$file" | cut -d ' ' -f 1)" >>"$folder/perf.json"
+    printf '3 measured  1 unverified  \\nUNVERIFIED: nobody could say\\nreports: %s\\n' "$folder/perf.json"
+  fi
   echo "perf ended"
   exit "${FAKE_PERF:-0}"
 fi
@@ -67,6 +82,8 @@ fi
 exit "$code"
 """
 
+TIMED = ["decode", "prefill-1m", "prefill", "training", "decode-e4m3", "prefill-1m-e4m3", "decode-16", "training-kl",
+         "decode-16-1m"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
@@ -77,7 +94,7 @@ class GpuScript(ProgramTest):
         naive = BUILD / "lib" / "msabench" / "naive.so"
         for name in ["ci", "bin", "cuda/sanitizer"]:
             (self.dist / name).mkdir(parents=True)
-        for name in ["gpu", "gpu_merge.sh", "lib.sh"]:
+        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "lib.sh"]:
             shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
         self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
         (self.dist / "bin" / "msabench-worker").write_text("worker")
@@ -156,7 +173,8 @@ class GpuScript(ProgramTest):
         self.assertIn("sanitize memcheck of example: no session has run it", text)
         self.gpu("perf", "--out", first, code=0)
         text = self.gpu("merge", "--out", merged, first, second, code=2)  # no planted fault was tried
-        self.assertIn("1 of 11 other parts not run: faults all of suite", text)
+        self.assertIn(f"1 of {9 + len(TIMED)} other parts not run: faults all of suite", text)
+        self.assertIn("--suite decode", (merged / "example" / "perf-decode.md").read_text())
         report = json.loads((merged / "example" / "report.json").read_text())
         self.assertEqual({p["part"] for p in report["run"]["parts"]}, {"sanitize", "perf", "faults"})
         self.assertEqual(len(report["run"]["merged_from"]), 8)
@@ -227,6 +245,54 @@ class GpuScript(ProgramTest):
         text = self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="4")
         self.assertIn("perf decode of example: not run", text)
         self.gpu("perf", "--out", self.out, code=1, FAKE_PERF="1")
+
+    def archived(self):
+        text = subprocess.run(["tar", "-tzf", self.out / "perf-example.tar.gz"], text=True, capture_output=True, check=True).stdout
+        return sorted(Path(line).name for line in text.split() if not line.endswith("/"))
+
+    def test_what_is_timed_is_one_archive_of_each_plugin(self):
+        text = self.gpu("perf", "--out", self.out, code=0)
+        items = [p["item"] for p in self.parts()]
+        self.assertEqual(items, TIMED)
+        self.assertEqual(self.archived(), sorted(f"perf-{i}.{kind}" for i in TIMED for kind in ["json", "md"]))
+        self.assertEqual(len(list(self.out.iterdir())), 2)
+        self.assertEqual({p["detail"] for p in self.parts()}, {"3 measured 1 unverified UNVERIFIED: nobody could say "})
+        self.assertNotIn("--against", text)
+        again = self.gpu("perf", "--out", self.out, code=0)
+        self.assertEqual(again.count("passed before"), len(TIMED) if self.clean() else 0)
+        # The reports are gone, so the lines are worth nothing.
+        (self.out / "perf-example.tar.gz").unlink()
+        self.assertNotIn("passed before", self.gpu("perf", "--out", self.out, code=0))
+        # Of another file: made again.
+        shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", self.dist / "cuda" / "example.so")
+        text = self.gpu("perf", "--out", self.out, code=0)
+        self.assertEqual(text.count("is of another commit or plugin"), len(TIMED))
+
+    def test_unverified_figures_are_kept_and_an_interrupted_run_is_not_done(self):
+        self.gpu("perf", "--out", self.out, code=0, FAKE_PERF="2")
+        self.assertEqual({p["state"] for p in self.parts()}, {"passed"})
+        shutil.rmtree(self.out)
+        self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="2", FAKE_PARTIAL="true")
+        self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
+
+    def test_dense_of_cudnn_is_the_baseline_where_it_is_built(self):
+        (self.dist / "lib" / "msabench").mkdir(parents=True)
+        for name in ["cudnn", "cublas_twin"]:
+            shutil.copy(self.dist / "cuda" / "example.so", self.dist / "lib" / "msabench" / f"{name}.so")
+        listed = "msabench list implementations"
+        program = (self.dist / "bin" / "msabench").read_text()
+        line = """  PROGRAM list implementations | awk '$2 != "cuda"'""".replace("PROGRAM", str(MSABENCH.resolve()))
+        self.assertIn(line, program, listed)
+        self.script(self.dist / "bin" / "msabench", program.replace(line, "  printf 'cudnn cuda x\\ncublas_twin cuda x\\n'"))
+        # No baseline is timed by itself, so the example is.
+        self.gpu("perf", "--out", self.out, code=0)
+        self.assertEqual({p["of"] for p in self.parts()}, {"example"})
+        pages = subprocess.run(["tar", "-xzOf", self.out / "perf-example.tar.gz", "./perf-decode.md", "./perf-training.md"], text=True, capture_output=True, check=True).stdout
+        self.assertEqual(pages.count("--against cudnn"), 2)
+        self.assertIn("--grad storage", pages)
+        self.gpu("perf", "--out", self.out, "cudnn", code=0)
+        pages = subprocess.run(["tar", "-xzOf", self.out / "perf-cudnn.tar.gz", "./perf-decode.md"], text=True, capture_output=True, check=True).stdout
+        self.assertNotIn("--against", pages)
 
     def test_a_report_that_is_gone_is_made_again(self):
         self.gpu("conform", "--out", self.out, code=0)

@@ -97,6 +97,7 @@ class Perf(ProgramTest):
                            options=("--shape", "h4x2.d16.b32.k4.l1.i0", "--type", "fp32", "--cache", "hot", "--busy", "tell", "--context", "64K",
                                     "--budget-s", "3"))
         for whole in report["wholes"]:
+            self.assertIn("common_chunks", whole)
             self.assertEqual(whole["chunks"], 256)
             self.assertLess(whole["measured"], 256)
             self.assertTrue(whole["partial"])
@@ -115,6 +116,14 @@ class Perf(ProgramTest):
             self.assertTrue(row["verified"])
             self.assertIn(f".k{row['topk']}.", point["items"][0]["name"])
         self.assertIn("score + select / index", report["tables"])
+
+    def test_index_operands_alone_in_8_bits(self):
+        report = self.perf("--impl", "naive", "--op", "index,msa,attend", "--fp8-index", "tensor", code=0,
+                           options=("--shape", "h8x2.d64.b32.k4.l1.i0", "--cache", "hot", "--busy", "tell", "--context", "1K", "--budget-s", "5"))
+        names = {operator: item["name"] for (operator, _), item in self.items(report).items()}
+        self.assertTrue(names["msa"].endswith("/fp8idxtensor/s0"), names)
+        self.assertTrue(names["index"].endswith("/fp8tensor/s0"), names)
+        self.assertTrue(names["attend"].endswith("/random/s0"), names)
 
     def test_operands_in_8_bits_have_a_limit_of_their_own(self):
         report = self.perf("--impl", "naive", "--op", "index,attend", "--fp8", "token", code=0,
@@ -222,6 +231,8 @@ class Perf(ProgramTest):
                 (("--cache", "warm", "cold or hot"), ("--cache", "warm")),
                 (("--busy", "maybe"), ("--busy", "maybe")),
                 (("--fp8", "e5m2", "token or tensor"), ("--fp8", "e5m2")),
+                (("--fp8-index", "e5m2", "token or tensor"), ("--fp8-index", "e5m2")),
+                (("--fp8-index", "token", "--fp8"), ("--fp8", "token", "--fp8-index", "token")),
                 (("--grad", "fp64", "fp32 or storage"), ("--grad", "fp64")),
                 (("--grad", "storage", "is for suite training"), ("--grad", "storage")),
                 (("--grad", "storage", "--type"), ("--suite", "training", "--type", "fp32", "--grad", "storage")),

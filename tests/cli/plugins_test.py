@@ -495,6 +495,7 @@ class PlantedFaults(ProgramTest):
             ("forgets_scale", "attend", "attend/m3/q1.n8K.x8/*/fp8/*", "K3"),
             ("forgets_scale", "dense", "*fp8tensor*", "K3"),
             ("forgets_scale", "msa", "msa/m3.tp2/*/fp8/*", "K3"),
+            ("forgets_scale", "msa", "msa/*random*/fp8idx/*", "K5"),
             ("forgets_scale", "score", "*rag.draft*/fp8/*", "K1"),
             ("forgets_scale", "index", "index/m3/q4.n32K/*/fp8/*", "K5"),
             ("next_heads_scale", "attend", "*rag.small*/fp8/*", "K1"),

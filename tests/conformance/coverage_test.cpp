@@ -73,6 +73,8 @@ features features_of(const case_spec& c) {
   if (o.rep) has.insert("rep");
   if (o.fp8 == scale_form::token) has.insert("fp8");
   if (o.fp8 == scale_form::tensor) has.insert("fp8tensor");
+  if (o.fp8_index == scale_form::token) has.insert("fp8idx");
+  if (o.fp8_index == scale_form::tensor) has.insert("fp8idxtensor");
   return has;
 }
 
@@ -110,6 +112,7 @@ features required_of(op o) {
   }
   if (reads_cache(o)) {
     all.insert({"page above block", "page below block", "page as block", "another scale", "fp8", "fp8tensor"});
+    if (o == op::msa) all.insert({"fp8idx", "fp8idxtensor"});
     for (const auto layout : {page_layout::contiguous, page_layout::paged})
       all.insert(number("layout ", static_cast<int>(layout)));
     if (attends(o)) all.insert(number("layout ", static_cast<int>(page_layout::fused)));

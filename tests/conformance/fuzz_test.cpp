@@ -58,7 +58,8 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
                            "empty batch", "listed",       "uniform",
                            "grids",       "padding rows", "no query tokens",
                            "no keys",     "named shape",  "bare",
-                           "warm",        "coeff"})
+                           "warm",        "coeff",        "fp8idx",
+                           "fp8idxtensor"})
     wanted.insert(each);
   const auto see = [&](bool holds, const char* what) {
     if (holds) seen.insert(what);
@@ -88,6 +89,8 @@ TEST(case_source, reaches_every_family_layout_type_and_option) {
     see(o.rep, "rep");
     see(o.fp8 == scale_form::token, "fp8");
     see(o.fp8 == scale_form::tensor, "fp8tensor");
+    see(o.fp8_index == scale_form::token, "fp8idx");
+    see(o.fp8_index == scale_form::tensor, "fp8idxtensor");
     see(o.lenient, "lenient");
     see(o.short_rows, "short");
     see(o.part16, "part16");

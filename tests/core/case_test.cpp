@@ -21,6 +21,8 @@ const char* const canonical_names[] = {
     "select/m3/q1.n128K.x16/fp32/select.tie17/s0",
     "attend/pilot/q2047.n2047/bf16.paged/random/slack/s0",
     "msa/m3/q1.n8K/bf16.paged/planted/rep/fp8/s0",
+    "msa/m3/q1.n8K/bf16.paged/random/rep/fp8idx/s0",
+    "msa/m3/q1.n8K/bf16.paged/hot_flat.n60000/fp8idxtensor/s0",
     "attend/m3/q1.n8K/bf16.fused/needle/page64/pool128K/scale0.05/s0",
     "score/m3/q1.n8K/bf16.paged/special.nan/fp8tensor/s0",
     "attend/h8x2.d64.b32.k4.l1.i0/q1.n33_q0.n5_q4.n1K/bf16.paged/random/s0",
@@ -107,6 +109,9 @@ TEST(case_name, refuses_with_the_part_and_the_remedy) {
       {"attend/m3/q1.n1M/bf16.paged/needle/fp8/rep/s0", "write attend/"},
       {"select/m3/q1.n1M/fp32/select.gap/fp8/s0", "no scaled operands"},
       {"score/m3/q1.n1K/bf16.paged/special.inf/fp8/s0", "no infinity"},
+      {"index/m3/q1.n1K/bf16.paged/random/fp8idx/s0", "for operator msa"},
+      {"attend/m3/q1.n1K/bf16.paged/random/fp8idxtensor/s0", "for operator msa"},
+      {"msa/m3/q1.n1K/bf16.paged/random/fp8/fp8idx/s0", "of the index branch too"},
       {"attend/m3/q1.n1M/bf16.paged/needle/scale00.5/s0", "write attend/"},
       {"attend/m3/q1.n1M/bf16.paged/needle/0", "no seed"},
       {"attend/m3/q1.n1M/bf16.paged/needle/s-1", "character"},
@@ -261,6 +266,17 @@ TEST(case_problem, fp8_is_of_the_branches_that_the_operator_has) {
   const problem msa = of("msa/m3/q1.n8K/bf16.paged/random/fp8tensor/s0");
   EXPECT_EQ(msa.kv_scale, 1);
   EXPECT_EQ(msa.idx_scale, 1);
+}
+
+TEST(case_problem, fp8idx_is_of_the_index_branch_alone) {
+  for (const auto& [option, form] : {std::pair{"fp8idx", 2}, std::pair{"fp8idxtensor", 1}}) {
+    const problem msa = make_problem(parse_case(std::string("msa/m3/q1.n8K/bf16.paged/random/") + option + "/s0"));
+    EXPECT_EQ(msa.kv, bf16);
+    EXPECT_EQ(msa.kv_scale, 0);
+    EXPECT_EQ(msa.q_idx, e4m3);
+    EXPECT_EQ(msa.k_idx, e4m3);
+    EXPECT_EQ(msa.idx_scale, form);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/error.h"
 #include "made_case.h"
 
 namespace msabench {
@@ -112,6 +113,35 @@ TEST(backward_inputs, the_gradient_is_independent_of_the_values) {
       }
   EXPECT_GT(squares / n, 0.5);
   for (const double product : {with_v, with_q, sum}) EXPECT_LE(std::abs(product), 5 * std::sqrt(n) * squares / n);
+}
+
+TEST(backward_inputs, forward_results_may_come_from_the_caller) {
+  for (const char* name : {"attend_backward/h6x3.d24.b16.k3.l1.i0/rag.small/bf16.contig/random/s1",
+                           "dense_backward/h4x2.d16.b8.k3.l0.i0/rag.small/bf16.contig/random/scale0.7/stride/s0"}) {
+    const made_case m(name);
+    input_set set = make_inputs(m.c, m.p, forward_results::left_to_caller);
+    EXPECT_NE(set.inputs_checksum, m.set.inputs_checksum);
+    EXPECT_TRUE(std::isnan(set.views().at(slot::out).at(0, 0, 0)));
+    for (const slot where : {slot::out, slot::lse}) put_input(set, where, m.view(where));
+    EXPECT_EQ(find_modified_input(m.c, set), nullptr);
+    EXPECT_EQ(set.inputs_checksum, m.set.inputs_checksum);
+    EXPECT_THROW(put_input(set, slot::out, m.view(slot::lse)), suite_error);
+    EXPECT_THROW(put_input(set, slot::k_idx, m.view(slot::out)), suite_error);
+  }
+}
+
+TEST(backward_inputs, are_those_of_the_forward_pass) {
+  const made_case m("attend_backward/h6x3.d24.b16.k3.l1.i0/rag.small/bf16.contig/random/s1");
+  const case_spec attend = parse_case("attend/h6x3.d24.b16.k3.l1.i0/rag.small/bf16.contig/random/s1");
+  const input_set set = with_other_operator(attend, m.set, make_problem(attend));
+  for (const buffer& b : set.inputs) EXPECT_EQ(b.region, m.set.find(b.where)->region) << name(b.where);
+  EXPECT_EQ(set.find(slot::d_out), nullptr);
+  ASSERT_NE(set.find(slot::out), nullptr);
+  EXPECT_EQ(set.find(slot::out)->dir, direction::out);
+  EXPECT_NE(set.find(slot::out)->region, m.set.find(slot::out)->region);
+  EXPECT_EQ(set.inputs_checksum, checksum_inputs(set));
+  const case_spec paged = parse_case("attend/h6x3.d24.b16.k3.l1.i0/rag.small/bf16.paged/random/s1");
+  EXPECT_THROW(with_other_operator(paged, m.set, make_problem(paged)), suite_error);
 }
 
 }  // namespace

@@ -45,6 +45,15 @@ TEST(Poison, RepeatsOneElement) {
   }
 }
 
+TEST(Poison, InPartsIsTheSame) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{3000}, (std::size_t{21} << 20) + 1000}) {
+    std::vector<std::byte> whole(size), parts(size);
+    fill_poison(whole, fp32, 3, 9);
+    fill_poison_in_parts(parts, fp32, 3, 9);
+    EXPECT_EQ(whole, parts) << size;
+  }
+}
+
 TEST(Poison, FillsAllOfAnOutput) {
   for (const slot s : {slot::out, slot::lse}) {
     const output_fixture f(small_case, s);

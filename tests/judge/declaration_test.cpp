@@ -225,6 +225,19 @@ TEST(caps, select_uses_no_formats) {
   EXPECT_EQ(broken(p, n).size(), 1U);
 }
 
+TEST(caps, msa_may_add_up_index_scores_as_e4m3_products_are) {
+  auto p = attend_problem(bf16, bf16);
+  p.operation = op::msa;
+  auto n = honest_numerics(bf16);
+  n.score_acc = fp8_acc;
+  EXPECT_EQ(broken(p, n).size(), 1U);
+  p.q_idx = p.k_idx = e4m3;
+  EXPECT_TRUE(broken(p, n).empty()) << broken(p, n).at(0);
+  EXPECT_EQ(named_declarations(p, n), std::vector<std::string>{"fp8_mma"});
+  n.pv_acc = fp8_acc;  // no product of e4m3 operands
+  EXPECT_EQ(broken(p, n).size(), 1U);
+}
+
 TEST(names, of_legal_unusual_declarations) {
   using names = std::vector<std::string>;
   const auto p = attend_problem(bf16, bf16), wide = attend_problem(fp32, fp32), small = attend_problem(bf16, e4m3);

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
+
+#include "perf/forward.h"
+#include "perf/verify.h"
 
 namespace msabench {
 namespace {
@@ -40,6 +44,33 @@ TEST(costs, gradients_need_the_oracle_before_they_start) {
   EXPECT_GE(gradients, forward + 0.9 * static_cast<double>(cost_triples(backward)) / 5e6);
   suite_point p{"training", 512, 512, 1, {backward}};
   EXPECT_GT(c.point_s(p), gradients + c.verification_s(backward));
+}
+
+// 134 M triples at 2K, 8.6 G at 64K: the oracle would need half a minute, and half an hour.
+TEST(costs, large_gradients_need_samples_of_the_oracle_alone) {
+  const point_costs c = costs();
+  for (const char* size : {"2K", "64K"}) {
+    const case_spec large =
+        parse_case("attend_backward/m3/q" + std::string(size) + ".n" + size + "/bf16.contig/random/grad16/s0");
+    ASSERT_TRUE(is_large_gradient(large));
+    const double oracle_s = static_cast<double>(cost_triples(large)) / 5e6;
+    EXPECT_LT(c.verification_s(large), oracle_s / 4);
+    EXPECT_GT(c.verification_s(large), 0);
+    const problem p = make_problem(large);
+    const case_spec forward = forward_of(large);
+    EXPECT_GT(c.inputs_s(large, p), set_bytes(large, p) / 0.35e9 + c.launch_s(forward, make_problem(forward), 0));
+  }
+  EXPECT_FALSE(is_large_gradient(backward));
+  EXPECT_FALSE(is_large_gradient(parse_case("attend_backward/m3/q512.n512/bf16.contig/random/s0")));
+  EXPECT_FALSE(is_large_gradient(parse_case("attend/m3/q64K.n64K/bf16.contig/random/s0")));
+}
+
+TEST(costs, more_cores_make_inputs_and_verification_faster) {
+  const point_costs two = costs({.cores = 2}), many = costs({.cores = 4}), most = costs({.cores = 64});
+  EXPECT_DOUBLE_EQ(two.inputs_s(backward, make_problem(backward)), 2 * many.inputs_s(backward, make_problem(backward)));
+  EXPECT_DOUBLE_EQ(two.verification_s(attend), 2 * many.verification_s(attend));
+  EXPECT_DOUBLE_EQ(two.verification_s(attend), 4 * most.verification_s(attend));
+  EXPECT_DOUBLE_EQ(two.copies_s({1e9, 1e9}), many.copies_s({1e9, 1e9}));
 }
 
 TEST(costs, neighbours_make_inputs_and_verification_slower) {

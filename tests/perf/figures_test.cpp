@@ -73,6 +73,7 @@ TEST(figures, operands_are_as_wide_as_the_wider_one) {
   };
   EXPECT_EQ(of("msa/m3/q1.n8K/bf16.paged/random/fp8/s0").index, e4m3);
   EXPECT_EQ(of("msa/m3/q1.n8K/bf16.paged/random/fp8/s0").rest, bf16);
+  EXPECT_EQ(of("msa/m3/q1.n8K/bf16.paged/random/fp8idx/s0").index, e4m3);
   EXPECT_EQ(of("attend/m3/q1.n8K/bf16.paged/random/fp8/s0").rest, bf16);
   EXPECT_EQ(of("index/m3/q1.n8K/bf16.paged/random/s0").index, bf16);
 }

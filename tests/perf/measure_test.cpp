@@ -32,9 +32,16 @@ class agreeable final : public executor {
     }
     return seen;
   }
-  observation execute(input_set&, const run_spec&) override { throw suite_error("a speed run does not execute"); }
+  observation execute(input_set&, const run_spec&) override {
+    ++executed;
+    observation seen;
+    seen.result = outcome::unsupported;
+    seen.message = "cannot run";
+    return seen;
+  }
 
   bool refuses = false;
+  int executed = 0;
 };
 
 // Ten equal samples for every side, on a machine with the limits and the usage that are set.
@@ -326,6 +333,24 @@ TEST(measure, chunks_that_the_budget_has_no_time_for_leave_no_sum) {
   EXPECT_TRUE(r.wholes[0].partial());
   EXPECT_FALSE(r.wholes[0].time_us);
   EXPECT_EQ(exit_code_of(r), exit_code::nothing_verified);
+}
+
+TEST(measure, a_large_gradient_without_a_forward_pass_is_not_run) {
+  world w;
+  w.setup.what.suite = perf_suite::training;
+  w.setup.what.operators = {op::dense_backward};
+  w.setup.what.contexts = {4096};
+  w.setup.budget_s = 1e6;
+  const perf_run r = w.run();
+  EXPECT_EQ(w.asked.executed, 1);
+  EXPECT_EQ(w.timing.runs, 0u);
+  EXPECT_EQ(world::item(r).state, item_state::not_run);
+  EXPECT_NE(world::item(r).reason.find("dense of fake: cannot run"), std::string::npos) << world::item(r).reason;
+  // Of a small one the oracle makes it.
+  w.setup.what.contexts = {256};
+  EXPECT_EQ(world::item(w.run()).state, item_state::unverified);
+  EXPECT_EQ(w.asked.executed, 1);
+  EXPECT_EQ(w.timing.runs, 1u);
 }
 
 TEST(measure, limits_of_the_run_are_medians_of_its_points) {

@@ -191,14 +191,16 @@ TEST(suite, gradients_can_have_the_storage_type) {
   r.contexts = {256};
   const auto with_option = [&] {
     std::vector<std::string> names;
-    for (const auto& c : plan_suite(r).front().cases)
+    const auto points = plan_suite(r);
+  for (const auto& c : points.front().cases)
       if (c.options.grad16) names.emplace_back(msabench::name(c.operation));
     return names;
   };
   EXPECT_EQ(with_option(), std::vector<std::string>{});
   r.grad16 = true;
   EXPECT_EQ(with_option(), (std::vector<std::string>{"attend_backward", "dense_backward", "kl"}));
-  for (const auto& c : plan_suite(r).front().cases)
+  const auto points = plan_suite(r);
+  for (const auto& c : points.front().cases)
     EXPECT_EQ(make_problem(c).grad, trains(c.operation) ? bf16 : fp32) << msabench::name(c);
 }
 
@@ -206,9 +208,25 @@ TEST(suite, scales_go_to_operators_that_have_them) {
   suite_request r;
   r.contexts = {8192};
   r.fp8 = scale_form::tensor;
-  for (const auto& c : plan_suite(r)[0].cases) {
+  const auto points = plan_suite(r);
+  for (const auto& c : points[0].cases) {
     const bool scaled = c.operation != op::select && c.operation != op::combine && c.operation != op::qk_norm_rope;
     EXPECT_EQ(c.options.fp8, scaled ? scale_form::tensor : scale_form::none) << msabench::name(c);
+  }
+}
+
+TEST(suite, scales_of_the_index_branch_alone) {
+  suite_request r;
+  r.contexts = {8192};
+  r.fp8_index = scale_form::token;
+  const auto points = plan_suite(r);
+  for (const auto& c : points[0].cases) {
+    const problem p = make_problem(c);
+    const bool indexes = c.operation == op::score || c.operation == op::index || c.operation == op::msa;
+    EXPECT_EQ(p.k_idx, indexes ? e4m3 : bf16) << msabench::name(c);
+    EXPECT_EQ(p.idx_scale, indexes ? 2 : 0) << msabench::name(c);
+    EXPECT_EQ(p.kv, bf16) << msabench::name(c);
+    EXPECT_EQ(p.kv_scale, 0) << msabench::name(c);
   }
 }
 

@@ -82,6 +82,47 @@ TEST(whole, without_one_chunk_there_is_no_sum) {
   EXPECT_TRUE(find(all, 10, "dense").partial());
 }
 
+TEST(whole, chunks_that_both_sides_have_are_told_where_some_lack) {
+  perf_run run = three_chunks();
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").common);
+  run.points[1].items[1] = item("dense", 64, item_state::not_run);
+  for (auto& p : run.points)
+    for (auto& i : p.items) i.in_a_row.runs = {{.time_us = 3 * i.time_us.median}};
+  const auto common = find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").common;
+  ASSERT_TRUE(common);
+  EXPECT_EQ(common->contexts, (std::vector<std::int64_t>{4, 10}));
+  EXPECT_EQ(common->time_us, 14);
+  EXPECT_EQ(common->dense_us, 116);
+  EXPECT_EQ(common->back_to_back_us, 42);
+  EXPECT_EQ(common->dense_back_to_back_us, 348);
+  EXPECT_EQ(common->dense, "mine");
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").gain_over_dense);
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "dense").common);
+  // Without a figure back to back of each, and without chunks at other clocks.
+  run.points[0].items[0].in_a_row.runs.clear();
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").common->back_to_back_us);
+  run.points[2].items[0].timing.sm_mhz = {1980};
+  run.points[2].items[1].timing.sm_mhz = {1400};
+  EXPECT_EQ(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").common->contexts, std::vector<std::int64_t>{4});
+  run.points[0].items[1] = item("dense", 16, item_state::not_run);
+  EXPECT_FALSE(find(wholes_of(run, contexts, 4, 1, mine), 10, "msa").common);
+}
+
+TEST(whole, of_several_dense_the_one_with_most_chunks_in_common_counts) {
+  const std::array<std::string, 2> both = {"mine", "other"};
+  perf_run run = three_chunks();
+  for (auto& p : run.points) {
+    p.items.push_back(item("dense", 2 * p.items[1].time_us.median));
+    p.items.back().implementation = 1;
+  }
+  run.points[1].items[0] = item("msa", 8, item_state::not_run);
+  EXPECT_EQ(find(wholes_of(run, contexts, 4, 1, both), 10, "msa").common->dense, "mine");
+  run.points[2].items[1] = item("dense", 100, item_state::not_run);
+  const auto common = find(wholes_of(run, contexts, 4, 1, both), 10, "msa").common;
+  EXPECT_EQ(common->dense, "other");
+  EXPECT_EQ(common->dense_us, 232);
+}
+
 TEST(whole, one_unverified_chunk_makes_it_unverified) {
   perf_run run = three_chunks();
   run.points[0].items[1] = item("dense", 16, item_state::unverified);

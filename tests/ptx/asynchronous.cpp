@@ -296,6 +296,28 @@ void copy_in(warp& w, const instruction& i, std::uint32_t mask) {
   });
 }
 
+// st.async: [to], value or {values}, [barrier], of 32 bits each
+void send(warp& w, const instruction& i, std::uint32_t mask) {
+  // As seen on an H200, even to the thread block's own memory.
+  if (w.in->cluster->blocks.size() == 1) fail(i, "an illegal instruction in a launch without clusters");
+  const operands o(i);
+  for_lanes(mask, [&](int l) {
+    const std::uint64_t to = address_of(w, i, o.first[0], l), barrier = address_of(w, i, o.first[2], l);
+    std::vector<std::uint32_t> values;
+    for (std::size_t n = 0; n < i.widths[1]; ++n)
+      values.push_back(static_cast<std::uint32_t>(w.in_values(i.args[o.first[1] + n], 6)[l]));
+    block* const owner = w.in;
+    const instruction* const what = &i;
+    const bulk_write written(w);
+    w.in->bulk.push_back([owner, to, barrier, values, what, written] {
+      const auto bytes = static_cast<std::int64_t>(values.size() * sizeof values[0]);
+      std::memcpy(written.to(*owner, to, bytes, *what), values.data(), values.size() * sizeof values[0]);
+      written.done(*owner, barrier);
+      complete(*owner, barrier, bytes, *what);
+    });
+  });
+}
+
 // From shared memory: at once, since nothing tells a kernel when.
 void copy_out(warp& w, const instruction& i, std::uint32_t mask) {
   const operands o(i);
@@ -338,7 +360,9 @@ handler asynchronous_handler(instruction& i) {
     if (has_word(i, "expect_tx") || has_word(i, "complete_tx")) return expect_bytes;
     return nullptr;
   }
-  if (base != "cp" || !has_word(i, "async")) return nullptr;
+  if (!has_word(i, "async")) return nullptr;
+  if (base == "st") return has_word(i, "b32") ? send : nullptr;
+  if (base != "cp") return nullptr;
   if (has_word(i, "mbarrier") && has_word(i, "arrive")) return arrive_behind_copies;
   if (!has_word(i, "bulk")) return nullptr;
   if (has_word(i, "commit_group") || has_word(i, "wait_group") || has_word(i, "prefetch")) return nothing;

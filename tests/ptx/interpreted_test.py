@@ -21,7 +21,7 @@ from program import BUILD, PLUGINS, ProgramTest, plugin  # noqa: E402
 import unittest  # noqa: E402
 
 # Small, and together every kernel: prefill and decode, paged and contiguous, ragged, both storage types.
-CASES = (
+CASES = {"cuda_interpreted": (
     "attend/m3/rag.holes/bf16.paged/random/s0",
     "attend/m3.tp4/rag.1to300/bf16.paged/random/s0",
     "attend_backward/m3.tp4/rag.chunks/fp16.contig/random/s0",
@@ -41,9 +41,29 @@ CASES = (
     "select/m3/rag.1to300/fp32/select.random/s0",
     "vit3d/m3/g5x4x4_1x4x6/bf16/random/s0",
     "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0",
-)
+), "cuda_sm90_interpreted": (
+    "attend/m3.tp4/rag.1to300/bf16.paged/random/s0",
+    "attend/m3.tp2/rag.tiles/bf16.paged/random/s0",
+    "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "attend/m3.tp4/rag.three/bf16.fused/random/fp8tensor/s0",
+    "attend_backward/m3.tp4/rag.chunks/fp16.contig/random/s0",
+    "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0",
+    "dense_backward/m3.tp4/rag.holes/fp16.contig/random/s0",
+    "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
+    "index/m3.tp4/rag.three/bf16.paged/negative/fp8tensor/s0",
+    "kl/m3.tp4/rag.chunks/bf16.contig/random/s0",
+    "kl/m3.tp4/rag.pad16/bf16.contig/random/warm/s0",
+    "msa/m3.tp4/rag.chunks/bf16.contig/random/s0",
+    "msa/m3/rag.tails/bf16.contig/planted/s0",
+    "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0",
+)}
 # Warps in another order, and copies that come late: races give other results.
-SHUFFLED = ("attend/m3.tp4/rag.1to300/*", "kl/m3.tp4/rag.chunks/*", "score/m3.tp2/rag.tiles/*", "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0")
+SHUFFLED = {
+    "cuda_interpreted": (
+        "attend/m3.tp4/rag.1to300/*", "kl/m3.tp4/rag.chunks/*", "score/m3.tp2/rag.tiles/*", "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0"),
+    "cuda_sm90_interpreted": (
+        "attend/m3.tp4/q120.n4K/*", "attend_backward/m3.tp4/rag.chunks/*", "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0", "index/m3.tp4/q120.n4K/*", "msa/m3.tp4/rag.chunks/*"),
+}
 
 # fault: the case that has to see it. Faults of replays need a device.
 SEEN_BY = {
@@ -58,6 +78,15 @@ SEEN_BY = {
     "backward_missed_tail": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
     "backward_race": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
     "backward_shared_ids": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "blocks_lost_piece": "attend_backward/h4x1.d128.b128.k2.l1.i1/q3000.n3000/bf16.contig/random/s0",
+    "blocks_missed_tail": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "blocks_past_diagonal": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "blocks_race": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "kl_blocks_lost_chunk": "kl/m3.tp4/rag.chunks/bf16.contig/random/s0",
+    "kl_blocks_lost_part": "kl/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "kl_blocks_one_head": "kl/m3.tp2/rag.draft/bf16.contig/random/s0",
+    "kl_blocks_past_diagonal": "kl/m3.tp4/rag.holes/bf16.contig/random/s0",
+    "kl_blocks_race": "kl/m3.tp4/rag.chunks/bf16.contig/random/s0",
     "combine_grid_limit": "combine/h1x1.d16.b16.k1.l1.i0/q65537.n65537/bf16/partials.random/split2/s0",
     "combine_short_maximum": "combine/m3/q4.n8K.x3/bf16/partials.random/split8/s0",
     "dense_later_keys": "dense/m3.tp4/rag.draft/bf16.paged/random/s0",
@@ -69,11 +98,20 @@ SEEN_BY = {
     "kl_past_diagonal": "kl/m3.tp4/rag.holes/bf16.contig/random/s0",
     "kl_unawaited_copy": "kl/m3.tp4/rag.holes/bf16.contig/random/s0",
     "norm_rope_position": "qk_norm_rope/m3.tp4/rag.holes/bf16/tokens.random/s0",
+    "prefill_index_later_key": "index/h6x3.d64.b128.k4.l0.i1/q70.n3000_q33.n900/bf16.paged/random/s0",
+    "prefill_index_low_bound": "index/h8x4.d128.b128.k4.l1.i0/q33.n9K/bf16.paged/random/fp8/s0",
+    "prefill_index_lost_part": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
+    "prefill_index_negative": "index/m3.tp4/rag.three/bf16.paged/negative/fp8tensor/s0",
+    "prefill_index_unawaited_copy": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
     "readers_dirty_workspace": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
     "rope3d_segment": "rope3d/m3/g5x4x4_1x4x6/bf16/tokens.random/s0",
     "select_grid_limit": "select/h1x1.d16.b4096.k1.l0.i0/q65537.n65537/fp32/select.random/s0",
     "select_last_place": "select/m3/rag.holes/fp32/select.gap/s0",
     "select_shared_ids": "select/m3/rag.holes/fp32/select.gap/s0",
+    "scattered_other_scale": "attend/m3.tp4/rag.draft/bf16.paged/random/fp8/s0",
+    "scattered_lost_range": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "scattered_stale_sums": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "shared_unselected": "attend/m3.tp4/q65.n2177/bf16.paged/random.flat/s0",
     "stream_page_offset": "score/m3/q1.n32K.x4/bf16.paged/index_code/s0",
     "stream_race": "score/m3/q1.n32K.x4/bf16.paged/index_code/s0",
     "sweep_lost_part": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
@@ -82,6 +120,11 @@ SEEN_BY = {
     "sweep_race": "score/m3.tp2/rag.tiles/fp16.paged/random.flat/s0",
     "vit3d_dirty_segments": "vit3d/m3/g5x4x4_1x4x6/bf16/random/s0",
     "vit_causal": "vit_attend/m3/g5x4x4_1x4x6/bf16/random/s0",
+    "wide_first_pages": "dense/m3.tp4/rag.draft/bf16.paged/random/s0",
+    "wide_later_key": "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0",
+    "wide_past_length": "dense/m3.tp4/rag.draft/bf16.paged/random/s0",
+    "wide_stale_sums": "dense/m3.tp2/rag.tiles/bf16.paged/random/s0",
+    "wide_unawaited_copy": "dense/m3.tp4/rag.draft/bf16.contig/key_code/s0",
 }
 # Interpreted instructions take hundreds of times as long as compiled ones.
 PATIENCE = ("--timeout-s", 600)
@@ -98,16 +141,18 @@ class Interpreted(ProgramTest):
         return [case for case in report["cases"] if case["verdict"] != "unsupported"]
 
     def test_right_kernels_pass(self):
-        for cases in ("*",) if ALL else CASES:
-            with self.subTest(cases):
-                seen = self.judge("cuda_interpreted", cases, 0)
-                self.assertGreater(len(seen), 0)
-                self.assertEqual({case["verdict"] for case in seen}, {"pass"})
+        for name, all_cases in CASES.items():
+            for cases in ("*",) if ALL else all_cases:
+                with self.subTest(name=name, cases=cases):
+                    seen = self.judge(name, cases, 0)
+                    self.assertGreater(len(seen), 0)
+                    self.assertEqual({case["verdict"] for case in seen}, {"pass"})
 
     def test_right_kernels_pass_in_another_order(self):
-        for seed, cases in enumerate(SHUFFLED, start=1):
-            with self.subTest(cases):
-                self.assertGreater(len(self.judge("cuda_interpreted", cases, 0, seed)), 0)
+        for name, all_cases in SHUFFLED.items():
+            for seed, cases in enumerate(all_cases, start=1):
+                with self.subTest(name=name, cases=cases):
+                    self.assertGreater(len(self.judge(name, cases, 0, seed)), 0)
 
     def test_planted_faults_are_rejected(self):
         built = {path.stem.removeprefix("interpreted_") for path in PLUGINS.glob("interpreted_*.so")}

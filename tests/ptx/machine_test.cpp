@@ -269,6 +269,15 @@ TEST(ptx_clusters, blocks_reach_each_other) {
   for (std::uint64_t i = 0; i < 128; ++i) EXPECT_EQ(out[i], i / 32 % 2 ^ 1) << i;
 }
 
+TEST(ptx_clusters, are_needed_to_send) {
+  const std::string send =
+      "mov.u32 %r5, buffer; add.u32 %r6, %r5, 64; setp.ne.u32 %p1, %i, 0; @%p1 bra END; mbarrier.init.shared.b64 "
+      "[%r6], 1;"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r5], %r6, [%r6]; END:";
+  EXPECT_EQ(error_of(send, {.cluster = 2}), "");
+  EXPECT_NE(error_of(send).find("without clusters"), std::string::npos);
+}
+
 TEST(ptx_blocks, wait_for_earlier_ones_on_any_number_of_threads) {
   for (const int threads : {1, 3}) {
     const auto out = run_text(R"(

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA kernels as a plugin for CPUs.
 #include "kernels/cuda/implementation.h"
+#ifdef MSABENCH_PTX_SM90
+#include "kernels/cuda_sm90/implementation.h"
+#endif
 
 namespace {
 
 using namespace msabench;
 
 const kernels::implementation& interpreted() {
+#ifdef MSABENCH_PTX_SM90
+  static const kernels::implementation& real = cuda_sm90::hopper_kernels();
+  static constexpr const char* name = "cuda_sm90_interpreted";
+#else
   static const kernels::implementation& real = cuda::portable_kernels;
+  static constexpr const char* name = "cuda_interpreted";
+#endif
   static const kernels::implementation here = [] {
     kernels::implementation all = real;
-    all.name = "cuda_interpreted";
+    all.name = name;
     all.description = "the CUDA kernels, their PTX interpreted on a CPU";
     all.device = 1;
     all.profile = [](const msabench_problem& problem) {

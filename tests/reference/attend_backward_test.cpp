@@ -340,5 +340,106 @@ TEST(attend_backward, empty_batches_have_empty_gradients) {
   EXPECT_EQ(got.dv.chain, std::vector<std::int64_t>(30 * 2, 0));
 }
 
+// What the forward pass of a batch hands over, in double precision.
+struct forward_of_batch {
+  forward_of_batch(const training_batch& b, bool all)
+      : out(fp64, {b.rows(), b.p.hq, b.p.d}), lse(fp64, {b.rows(), b.p.hq}) {
+    const std::int64_t hq = b.p.hq, hkv = b.p.hkv, d = b.p.d;
+    const double scale = b.p.softmax_scale != 0 ? b.p.softmax_scale : 1 / std::sqrt(static_cast<double>(d));
+    for (std::int64_t row = 0; row < b.rows(); ++row)
+      for (std::int64_t head = 0; head < hq; ++head) {
+        const std::int64_t group = head / b.p.group();
+        std::vector<double> mean(static_cast<std::size_t>(d));
+        double sum = 0;
+        for (const std::int64_t key : b.read_keys(row, group, all)) {
+          double score = 0;
+          for (std::int64_t c = 0; c < d; ++c)
+            score += b.q[(row * hq + head) * d + c] * b.k[(key * hkv + group) * d + c];
+          const double weight = std::exp(scale * score);
+          sum += weight;
+          for (std::int64_t c = 0; c < d; ++c)
+            mean[static_cast<std::size_t>(c)] += weight * b.v[(key * hkv + group) * d + c];
+        }
+        lse.set(row * hq + head, std::log(sum));
+        for (std::int64_t c = 0; c < d; ++c)
+          out.set((row * hq + head) * d + c, sum == 0 ? 0 : mean[static_cast<std::size_t>(c)] / sum);
+      }
+  }
+  forward_tensors tensors() const { return {out.view(), lse.view()}; }
+  testing::stored out, lse;
+};
+
+backward_inputs inputs_of(const training_batch& b, bool all) {
+  const auto in = b.attend();
+  return {
+      in.p, in.q, in.k, in.v, all ? tensor_view{} : in.ids, in.d_out, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv};
+}
+
+void expect_same_line(const gradient& got, std::int64_t line, const gradient& want, std::int64_t of) {
+  for (std::int64_t head = 0; head < want.heads; ++head) {
+    EXPECT_EQ(got.chain[got.line(line, head)], want.chain[want.line(of, head)]);
+    for (std::int64_t c = 0; c < want.channels; ++c) {
+      const std::size_t a = got.element(line, head, c), b = want.element(of, head, c);
+      const auto expect_near = [&](const std::vector<double>& x, const std::vector<double>& y, double size) {
+        EXPECT_NEAR(x[a], y[b], 1e-11 * (1 + size)) << of << " " << head << " " << c;
+      };
+      expect_near(got.value, want.value, want.magnitude[b]);
+      expect_near(got.magnitude, want.magnitude, want.magnitude[b]);
+      expect_near(got.error, want.error, want.error[b]);
+      expect_near(got.fine_error, want.fine_error, want.fine_error[b]);
+      expect_near(got.spread, want.spread, want.spread[b]);
+    }
+  }
+}
+
+TEST(attend_backward, lines_of_an_exact_forward_pass_are_those_of_the_whole) {
+  auto spec = ragged();
+  spec.sequences.push_back({90, 300});
+  const training_batch b(spec);
+  for (const bool all : {false, true}) {
+    const forward_of_batch forward(b, all);
+    const backward_inputs in = inputs_of(b, all);
+    const backward_result whole = attention_backward("test", in, every_term);
+    const gradient_lines lines{{0, 3, 4, 9, b.rows() - 1}, {0, 2, 3, 130, 151, 200, b.keys() - 1}};
+    const auto some = attention_backward_lines("test", in, forward.tensors(), lines, every_term);
+    for (std::size_t i = 0; i < lines.rows.size(); ++i)
+      expect_same_line(some.dq, static_cast<std::int64_t>(i), whole.dq, lines.rows[i]);
+    for (std::size_t i = 0; i < lines.keys.size(); ++i) {
+      expect_same_line(some.dk, static_cast<std::int64_t>(i), whole.dk, lines.keys[i]);
+      expect_same_line(some.dv, static_cast<std::int64_t>(i), whole.dv, lines.keys[i]);
+    }
+    EXPECT_EQ(some.lse.size(), whole.lse.size());
+  }
+}
+
+TEST(attend_backward, lines_follow_the_forward_pass_that_was_handed_in) {
+  const training_batch b(ragged());
+  const forward_of_batch right(b, false);
+  forward_of_batch off(b, false);
+  const gradient_lines lines{{5}, {5}};
+  const auto values = [&](const forward_of_batch& of) {
+    return attention_backward_lines("test", inputs_of(b, false), of.tensors(), lines, every_term).dq.value;
+  };
+  off.lse.set(5 * b.p.hq, off.lse[5 * b.p.hq] + 1);
+  EXPECT_NE(values(off), values(right));
+  off = right;
+  off.out.set(5 * b.p.hq * b.p.d, 7);
+  EXPECT_NE(values(off), values(right));
+}
+
+TEST(attend_backward, lines_that_do_not_exist_are_refused) {
+  const training_batch b(ragged());
+  const forward_of_batch forward(b, false);
+  const auto of = [&](gradient_lines lines) {
+    return attention_backward_lines("test", inputs_of(b, false), forward.tensors(), lines, every_term);
+  };
+  EXPECT_THROW(of({{b.rows()}, {}}), suite_error);
+  EXPECT_THROW(of({{}, {b.keys()}}), suite_error);
+  EXPECT_THROW(of({{}, {-1}}), suite_error);
+  EXPECT_THROW(
+      attention_backward_lines("test", inputs_of(b, false), {forward.lse.view(), forward.lse.view()}, {}, every_term),
+      suite_error);
+}
+
 }  // namespace
 }  // namespace msabench::reference

@@ -7,7 +7,7 @@ import tree
 
 IDENTIFIER = "SPDX-License-Identifier: Apache-2.0"
 # Formats without comments, and data whose bytes are what is tested.
-EXEMPT_SUFFIXES = {".json", ".jsonl", ".safetensors", ".golden", ".bin", ".png", ".csv", ".txt", ".npy"}
+EXEMPT_SUFFIXES = {".json", ".jsonl", ".safetensors", ".golden", ".bin", ".png", ".csv", ".txt", ".npy", ".gz"}
 EXEMPT_NAMES = {"LICENSE", "NOTICE"}
 TEXT_DESPITE_SUFFIX = {"CMakeLists.txt"}
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds plugin `cuda` once with each fault of kernel_faults.py, for ci/gpu.
+"""Builds the plugins `cuda` and `cuda_sm90` once with each of their faults in kernel_faults.py, for ci/gpu.
 
 usage: build_faults.py BUILD ARCHIVE [FAULT...]
 
-BUILD is a build folder in which plugin_cuda is up to date: each fault is compiled and linked by the commands that made that one.
+BUILD is a build folder in which both are up to date: each fault is compiled and linked by the commands that made its plugin.
 ARCHIVE becomes a .tar.xz of NAME.so for each fault, and of cases.txt, `NAME CASES` a line. They are alike but for one object each, so
 together they are hardly larger than one.
 """
@@ -21,21 +21,24 @@ import tempfile
 import kernel_faults
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-KERNELS = ROOT / "kernels" / "cuda"
-PLUGIN = "lib/msabench/cuda.so"
+KERNELS = ROOT / "kernels"
 
 
-def commands_of(build):
-    """How each source is compiled, by its name, and how the plugin is linked: lists of words."""
-    told = subprocess.run(["ninja", "-C", build, "-t", "commands", PLUGIN], text=True, capture_output=True, check=True).stdout
+def library(plugin):
+    return f"lib/msabench/{plugin}.so"
+
+
+def commands_of(build, plugin):
+    """How each source is compiled, by its path in kernels/, and how the plugin is linked: lists of words."""
+    told = subprocess.run(["ninja", "-C", build, "-t", "commands", library(plugin)], text=True, capture_output=True, check=True).stdout
     # Of ninja's `: && COMMAND && :`.
     link = [word for word in shlex.split(told.splitlines()[-1]) if word not in (":", "&&")]
     compiles = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path, words = pathlib.Path(entry["file"]), shlex.split(entry["command"])
         # A source may be compiled for other plugins as well.
-        if path.parent == KERNELS and words[words.index("-o") + 1] in link:
-            compiles[path.name] = words
+        if path.parent == KERNELS / plugin and words[words.index("-o") + 1] in link:
+            compiles[f"{plugin}/{path.name}"] = words
     return compiles, link
 
 
@@ -46,17 +49,19 @@ def replaced(words, changes):
     return [changes.get(w, w) for w in words]
 
 
-def build_one(name, build, compiles, link, folder):
+def build_one(name, build, commands, folder):
+    compiles, link = commands[kernel_faults.plugin_of(name)]
+    library_made = library(kernel_faults.plugin_of(name))
     source = kernel_faults.FAULTS[name][0].split(" in ")[-1]
     planted, built, plugin = folder / f"{name}.cu", folder / f"{name}.o", folder / f"{name}.so"
     if kernel_faults.main([name, str(KERNELS), str(planted)]) != 0:
         raise SystemExit(1)
     if source not in compiles:
-        raise SystemExit(f"build_faults.py: {source}: no object of it is linked into {PLUGIN} in {build}")
+        raise SystemExit(f"build_faults.py: {source}: no object of it is linked into {library_made} in {build}")
     compile_it = compiles[source]
     usual = compile_it[compile_it.index("-o") + 1]
     for command in (replaced(compile_it, {str(KERNELS / source): str(planted), usual: str(built)}),
-                    replaced(link, {usual: str(built), PLUGIN: str(plugin)}), ["strip", "--strip-unneeded", str(plugin)]):
+                    replaced(link, {usual: str(built), library_made: str(plugin)}), ["strip", "--strip-unneeded", str(plugin)]):
         done = subprocess.run(command, cwd=build, text=True, capture_output=True)
         if done.returncode != 0:
             raise SystemExit(f"build_faults.py: {name}: `{shlex.join(command)}` failed\n{done.stdout}{done.stderr}")
@@ -68,10 +73,10 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 64
     build, archive, names = pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]), arguments[2:] or list(kernel_faults.FAULTS)
-    compiles, link = commands_of(build)
+    commands = {plugin: commands_of(build, plugin) for plugin in {kernel_faults.plugin_of(name) for name in names}}
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = pathlib.Path(temporary)
-        plugins = list(pool.map(lambda name: build_one(name, build, compiles, link, folder), names))
+        plugins = list(pool.map(lambda name: build_one(name, build, commands, folder), names))
         cases = folder / "cases.txt"
         cases.write_text("".join(f"{name} {kernel_faults.FAULTS[name][3]}\n" for name in names))
         unfinished = archive.with_name(archive.name + ".part")

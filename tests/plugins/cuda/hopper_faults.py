@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the kernels of plugin `cuda_sm90`; read by kernel_faults.py."""
+
+# name: (source in kernels/, text that must be there exactly once, what replaces it, cases)
+FAULTS = {
+    # Keys are multiplied before they have come.
+    "wide_unawaited_copy": (
+        "cuda_sm90/wide_attention.cu",
+        "      wait_for(shared.keys_ready + keys_at.stage, keys_at.parity);\n      wait_for(shared.values_ready",
+        "      wait_for(shared.values_ready", "dense/*"),
+    # Values past a sequence's end meet weights of 0, and may be NaN.
+    "wide_past_length": ("cuda_sm90/wide_attention.cu", "if (key + S::tile_keys > work.tile.length)", "if (key > work.tile.length)", "dense/*"),
+    # A token sees the key behind its own.
+    "wide_later_key": ("cuda_sm90/wide_attention.cu", ">= limits[i / 2 % 2]", "> limits[i / 2 % 2]", "dense/*"),
+    # Every sequence reads the first one's pages.
+    "wide_first_pages": (
+        "cuda_sm90/wide_attention.cu", "from.block_table[tile.sequence * from.table_stride + key / page_size]", "from.block_table[key / page_size]",
+        "dense/*"),
+    # Sums of another greatest score are added up as they are.
+    "wide_stale_sums": ("cuda_sm90/wide_attention.cu", "out[j] *= factors[j / 2 % 2]", "out[j] *= 1", "dense/*"),
+    # Values are multiplied by the scales of their keys.
+    "scattered_other_scale": (
+        "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.value_scales[at.stage])", "scale_columns(scores, shared.key_scales[at.stage])",
+        "attend/*"),
+    # What a token has of earlier ranges of blocks is left out.
+    "scattered_lost_range": (
+        "cuda_sm90/attend_scattered.cu", "    state.add_output(call, token.row, head, state.sum);\n", "", "attend/*"),
+    # Sums of another greatest score are added up as they are.
+    "scattered_stale_sums": (
+        "cuda_sm90/attend_scattered.cu", "stats.y * cuda::exp2_approximately(stats.x - reference)", "stats.y", "attend/*"),
+    # A token of a tile reads what its neighbours have selected.
+    "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
+    # dS is multiplied while the other warpgroup writes it.
+    "blocks_race": (
+        "cuda_sm90/block_gradients.cu", "      fence_for_async();\n      meet(multipliers_meet, multipliers);\n      const std::uint64_t rows_by_keys",
+        "      fence_for_async();\n      const std::uint64_t rows_by_keys", "*_backward/*"),
+    # dq of the last rows that read a block is left out.
+    "blocks_missed_tail": (
+        "cuda_sm90/block_gradients.cu", "store_dq(at, dq, dq_at, (task.tokens - first) * c.group)",
+        "store_dq(at, dq, dq_at, (task.tokens - first) / step_tokens * step_rows)", "*_backward/*"),
+    # Keys behind a token's own are weighed.
+    "blocks_past_diagonal": ("cuda_sm90/block_gradients.cu", "at.row(i / 2) < hidden ? weight : 0", "weight", "*_backward/*"),
+    # Of the pieces of a long list of readers the last is left out.
+    "blocks_lost_piece": ("cuda_sm90/block_gradients.cu", "piece < pieces; ++piece", "piece < pieces - 1; ++piece", "*_backward/*"),
+    # Differences are multiplied while the other warpgroup writes them.
+    "kl_blocks_race": (
+        "cuda_sm90/kl_gradients.cu", "    fence_for_async();\n    meet(multipliers_meet, multipliers);\n    float dq", "    fence_for_async();\n    float dq", "kl/*"),
+    # The normalisers of rows count keys behind a token's own.
+    "kl_blocks_past_diagonal": ("cuda_sm90/kl_scores.cu", "__all_sync(~0u, min(seen[0], seen[1]) == block_keys)", "true", "kl/*"),
+    # Of the parts of differences the low one is left out of dq.
+    "kl_blocks_lost_part": ("cuda_sm90/kl_gradients.cu", "part < 2; ++part", "part < 1; ++part", "kl/*"),
+    # The first head's readers stand for those of all heads.
+    "kl_blocks_one_head": ("cuda_sm90/kl_sums.cu", "head < readers.heads; ++head", "head < 1; ++head", "kl/*"),
+    # The losses of chunks after the first are left out.
+    "kl_blocks_lost_chunk": ("cuda_sm90/kl_sums.cu", "chunks * r.loss_items()", "r.loss_items()", "kl/*"),
+    # Keys are multiplied before they have come.
+    "prefill_index_unawaited_copy": (
+        "cuda_sm90/prefill_index.cu", "    wait_for(&ring.full[place.stage], place.parity);\n    float products", "    float products", "index/*"),
+    # A row sees the key behind its last one.
+    "prefill_index_later_key": ("cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", ">= seen[i / 2]", "> seen[i / 2]", "index/*"),
+    # Negative maxima stay in the order of integers, which is that of their sizes.
+    "prefill_index_negative": (
+        "cuda_sm90/row_maxima.cuh in cuda_sm90/prefill_index.cu", "are_right &= static_cast<std::uint32_t>(all) <= infinity", "are_right &= all == all", "index/*"),
+    # What no scaled product is above is put too low.
+    "prefill_index_low_bound": (
+        "cuda_sm90/key_scales.cuh in cuda_sm90/prefill_index.cu", ": __uint_as_float(most);", ": 0.25f * __uint_as_float(most);", "index/*"),
+    # Of the parts of a row's keys the last is left out.
+    "prefill_index_lost_part": (
+        "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
+        "index/*"),
+}
