@@ -198,20 +198,20 @@ TEST(backward_checks, what_nobody_reads_is_exactly_zero) {
   EXPECT_EQ(find_check(w.checks(), "K0").kind, fail_kind::nonfinite);
 }
 
-const std::vector<std::int64_t> sampled = {0, 7, 8, 20, 33, 41, 50, 59};
+const std::vector<std::int64_t> sampled_lines = {0, 7, 8, 20, 33, 41, 50, 59};
 
 TEST(backward_samples, honest_passes_are_right_and_gross_faults_are_not) {
   for (const auto type : {bf16, fp16, fp32})
     for (const bool dense : {false, true}) {
       auto w = backward_declaring(type, type, dense);
       w.run({.p = type, .ds = type});
-      EXPECT_EQ(failing_ids(w.checks_of_samples(sampled)), "") << told(w.checks_of_samples(sampled));
+      EXPECT_EQ(failing_ids(w.checks_of_samples(sampled_lines)), "") << told(w.checks_of_samples(sampled_lines));
       for (const backward_method& fault :
            {backward_method{.no_delta = true}, {.delta_of = 1}, {.dv_of = 1}, {.dq_factor = std::sqrt(32.0)}}) {
         backward_method how = fault;
         how.p = how.ds = type;
         w.run(how);
-        EXPECT_NE(failing_ids(w.checks_of_samples(sampled)), "");
+        EXPECT_NE(failing_ids(w.checks_of_samples(sampled_lines)), "");
       }
     }
 }
@@ -221,19 +221,19 @@ TEST(backward_samples, an_element_of_a_sampled_line_is_named_by_its_place_in_the
   w.run({.p = bf16, .ds = bf16});
   const std::int64_t row = (33 * w.forward.shape.hq + 5) * w.forward.shape.d + 4;
   w.dq.set(row, w.dq.get(row) + 1000);
-  auto k8 = find_check(w.checks_of_samples(sampled), "K8a");
+  auto k8 = find_check(w.checks_of_samples(sampled_lines), "K8a");
   EXPECT_FALSE(k8.passed);
   EXPECT_EQ(k8.worst.where, slot::dq);
   EXPECT_EQ(k8.worst.index, (std::vector<std::int64_t>{33, 5, 4}));
   w.run({.p = bf16, .ds = bf16});
   // Keys lie as far along the 90 of the sequence as rows along its 60.
-  const auto keys = backward_samples(w.subject(), sampled).keys();
+  const auto keys = backward_samples(w.subject(), sampled_lines).keys();
   EXPECT_EQ(keys.front(), 0);
   EXPECT_EQ(keys.back(), 89);
-  EXPECT_EQ(keys.size(), sampled.size());
+  EXPECT_EQ(keys.size(), sampled_lines.size());
   const std::int64_t key = (keys[4] * w.forward.shape.hkv + 1) * w.forward.shape.d + 2;
   w.dv.set(key, w.dv.get(key) + 1000);
-  k8 = find_check(w.checks_of_samples(sampled), "K8a");
+  k8 = find_check(w.checks_of_samples(sampled_lines), "K8a");
   EXPECT_EQ(k8.worst.where, slot::dv);
   EXPECT_EQ(k8.worst.index, (std::vector<std::int64_t>{keys[4], 1, 2}));
 }
@@ -243,9 +243,9 @@ TEST(backward_samples, all_other_elements_are_finite) {
   w.run({.p = bf16, .ds = bf16});
   const std::int64_t elsewhere = (34 * w.forward.shape.hq + 5) * w.forward.shape.d + 4;
   w.dq.set(elsewhere, w.dq.get(elsewhere) + 1000);
-  EXPECT_EQ(failing_ids(w.checks_of_samples(sampled)), "");  // which is what samples can't tell
+  EXPECT_EQ(failing_ids(w.checks_of_samples(sampled_lines)), "");  // which is what samples can't tell
   w.dq.set(elsewhere, std::nan(""));
-  const auto k0 = find_check(w.checks_of_samples(sampled), "K0");
+  const auto k0 = find_check(w.checks_of_samples(sampled_lines), "K0");
   EXPECT_EQ(k0.kind, fail_kind::nonfinite);
   EXPECT_EQ(k0.worst.index, (std::vector<std::int64_t>{34, 5, 4}));
 }
@@ -254,7 +254,7 @@ TEST(backward_samples, are_what_is_expected_of_a_part_of_the_rows) {
   backward_world w(usual_backward(bf16));
   const auto whole = expect(w.subject(), w.forward.all_rows());
   EXPECT_EQ(whole->rows_checked(), w.forward.rows());
-  EXPECT_EQ(expect(w.subject(), sampled)->rows_checked(), std::ssize(sampled));
+  EXPECT_EQ(expect(w.subject(), sampled_lines)->rows_checked(), std::ssize(sampled_lines));
 }
 
 // Weights are powers of two there.
