@@ -74,6 +74,7 @@ errors=0
 [[ "$*" != */sanitizer/* || "${FAKE_SANITIZER:-}" == blind ]] || errors=1
 [[ -z "${FAKE_ERROR:-}" || "$tool $*" != $FAKE_ERROR ]] || errors=2
 ((errors == 0)) || echo '========= Invalid __global__ write of "4\\5" bytes' >"$log"
+[[ "${FAKE_SANITIZER:-}" != doubts || "$tool $*" != synccheck*--level* ]] || echo "========= Warning: Overflow. Results might be incorrect." >>"$log"
 if [[ "$tool" == racecheck ]]; then
   echo "========= RACECHECK SUMMARY: $errors hazards displayed ($errors errors, 0 warnings)" >>"$log"
 else
@@ -152,10 +153,15 @@ class GpuScript(ProgramTest):
         self.assertIn("the sanitizer sees nothing", text)
         self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
 
+    def test_one_that_doubts_itself_proves_nothing(self):
+        text = self.gpu("sanitize", "--out", self.out, code=4, FAKE_SANITIZER="doubts")
+        self.assertIn("synccheck of example: not run: combine/*: the tool doubts itself: Warning: Overflow.", text)
+        self.assertEqual([(p["item"], p["of"]) for p in self.parts() if p["state"] == "not-run"], [("synccheck", "example")])
+
     def test_an_error_fails_and_is_kept(self):
         error = f"racecheck *--impl {self.dist}/cuda/example.so*--level sanitize*"
         text = self.gpu("sanitize", "--out", self.out, code=1, FAKE_ERROR=error)
-        self.assertIn("racecheck of example: FAILED: 2 errors: Invalid __global__ write", text)
+        self.assertIn("racecheck of example: FAILED: combine/*: 2 errors: Invalid __global__ write", text)
         self.assertEqual([(p["item"], p["of"]) for p in self.parts() if p["state"] == "failed"], [("racecheck", "example")])
         self.assertIn("Invalid __global__ write", (self.out / "sanitize.txt").read_text())
         if self.clean():
