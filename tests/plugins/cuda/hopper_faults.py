@@ -3,6 +3,17 @@
 
 # name: (source in kernels/, text that must be there exactly once, what replaces it, cases)
 FAULTS = {
+    # The blocks of a row that don't divide evenly among its thread blocks are left out.
+    "decode_lost_blocks": (
+        "cuda_sm90/decode_attention.cuh in cuda_sm90/decode.cu", "(count + owner.spans - 1) >> owner.places", "count >> owner.places", "attend/*"),
+    # Results of other thread blocks are put together before they have come.
+    "decode_unawaited_results": ("cuda_sm90/decode_attention.cuh in cuda_sm90/decode.cu", "  wait_for(&shared.all_sent, 0);\n", "", "attend/*"),
+    # A token sees the key behind its own.
+    "decode_later_key": (
+        "cuda_sm90/decode_attention.cuh in cuda_sm90/decode.cu", "key + 8 * n + i % 2 < limit ?", "key + 8 * n + i % 2 <= limit ?", "attend/*"),
+    # Index keys are multiplied before they have come.
+    "decode_unawaited_keys": (
+        "cuda_sm90/score_stream.cuh in cuda_sm90/decode.cu", "            wait_for(&shared.full[warp][place.stage], place.parity);\n", "", "index/*"),
     # Keys are multiplied before they have come.
     "wide_unawaited_copy": (
         "cuda_sm90/wide_attention.cu",
