@@ -179,7 +179,6 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   if (threadIdx.x == 0) {
     make_barrier(&shared.all_sent, 1);
     publish_barriers();
-    arrive_expecting(&shared.all_sent, owner.heads(span, c.group) * owner.spans * S::result_bytes);
   }
   __syncwarp();
   begin_meeting();
@@ -187,6 +186,9 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   // What does not depend on the ids.
   row_place place{};
   const bool there = place_row(c.rows, row, place);
+  // Who leaves without waiting expects nothing. What comes before it is expected counts below zero until then.
+  if (there && threadIdx.x == 0)
+    arrive_expecting(&shared.all_sent, owner.heads(span, c.group) * owner.spans * S::result_bytes);
   const auto limit = static_cast<std::uint32_t>(max(std::int64_t{0}, place.position + 1));  // keys that the token sees
   if (there) {
     constexpr int pieces = S::d / 8;

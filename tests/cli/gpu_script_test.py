@@ -61,6 +61,7 @@ while [[ "$1" == --* ]]; do
     --version) echo "Version 1.2.3"; exit ;;
     --tool) tool="$2" ;;
     --log-file) log="$2" ;;
+    --num-cuda-barriers) barriers="$2" ;;
   esac
   shift 2
 done
@@ -75,6 +76,10 @@ errors=0
 [[ -z "${FAKE_ERROR:-}" || "$tool $*" != $FAKE_ERROR ]] || errors=2
 ((errors == 0)) || echo '========= Invalid __global__ write of "4\\5" bytes' >"$log"
 [[ "${FAKE_SANITIZER:-}" != doubts || "$tool $*" != synccheck*--level* ]] || echo "========= Warning: Overflow. Results might be incorrect." >>"$log"
+# Left to itself it counts too few of a kernel's barriers.
+case "$tool:${barriers:-none}" in
+  racecheck:none | synccheck:none) echo "========= Warning: Detected overflow of tracked cuda::barrier structures. Results might be incorrect." >>"$log" ;;
+esac
 if [[ "$tool" == racecheck ]]; then
   echo "========= RACECHECK SUMMARY: $errors hazards displayed ($errors errors, 0 warnings)" >>"$log"
 else
