@@ -202,10 +202,13 @@ __device__ void consume(const attend_call& call, int consumer, shared_tile_memor
     const std::uint32_t blocks = shared.tiles[at.stage].blocks, limit = shared.tiles[at.stage].limits[token];
     if (blocks == 0) return turns.end();
     const std::int64_t row = shared.tiles[at.stage].first + token, head = shared.tiles[at.stage].head;
-    const std::uint64_t queries = k_major_descriptor(cuda::shared_address(shared.queries[at.stage][consumer]));
-    const auto keys_descriptor = [&] { return k_major_descriptor(cuda::shared_address(shared.keys[keys_at.stage])); };
+    const std::uint64_t queries =
+        one_for_all(k_major_descriptor(cuda::shared_address(shared.queries[at.stage][consumer])));
+    const auto keys_descriptor = [&] {
+      return one_for_all(k_major_descriptor(cuda::shared_address(shared.keys[keys_at.stage])));
+    };
     const auto values_descriptor = [&] {
-      return mn_major_descriptor(cuda::shared_address(shared.values[values_at.stage]), block_panel_bytes);
+      return one_for_all(mn_major_descriptor(cuda::shared_address(shared.values[values_at.stage]), block_panel_bytes));
     };
     float scores[64], out[64], most[2] = {-CUDART_INF_F, -CUDART_INF_F}, sum[2] = {0, 0}, factors[2];
     std::uint32_t weights[key_steps][4];

@@ -116,8 +116,9 @@ __device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&a)
 struct group_place {
   int group, lane, first_row;  ///< of the warp's 16 rows among the group's 64
 
+  /// By whole warps: the assembler is shown that the group is the same in all lanes.
   __device__ group_place()
-      : group(threadIdx.x / group_threads - 1),
+      : group(__shfl_sync(~0u, static_cast<int>(threadIdx.x) / group_threads - 1, 0)),
         lane(threadIdx.x % 32),
         first_row(threadIdx.x % group_threads / 32 * 16) {}
   __device__ int row(int half) const { return first_row + lane / 4 + half * 8; }

@@ -209,7 +209,8 @@ class multiplier {
   __device__ void begin_step(float (&products)[lane_values], lane_lse& lse) {
     wait_for(&m_.full[place_.stage], place_.parity);
     begin_products();
-    multiply_by_rows<T>(products, keys_, k_major_descriptor(cuda::shared_address(&m_.queries[place_.stage])));
+    multiply_by_rows<T>(products, one_for_all(keys_),
+                        one_for_all(k_major_descriptor(cuda::shared_address(&m_.queries[place_.stage]))));
     load_lse(lse, m_.lse[place_.stage]);
     place_.next();
   }

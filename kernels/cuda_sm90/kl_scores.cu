@@ -146,7 +146,7 @@ __device__ void score_rows(const kl_run& r, shared_memory& m) {
       float products[sum_values];
       const std::uint64_t rows = k_major_descriptor(cuda::shared_address(&m.rows[at.stage]));
       begin_products();
-      multiply_rows<T>(products, rows, place.student ? index_keys : keys);
+      multiply_rows<T>(products, one_for_all(rows), one_for_all(place.student ? index_keys : keys));
       finish_products<0>();
       pin(products);
       // A row's token: all 16 rows of a warp are one's heads, or each is one's index query.

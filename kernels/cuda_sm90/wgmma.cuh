@@ -166,4 +166,11 @@ __device__ inline void multiply(float (&c)[N / 2], const std::uint32_t (&a)[4], 
   }
 }
 
+/// The same descriptor, as lane 0 has it: the assembler then knows that it is one for all lanes, and computes its steps once
+/// for a warp, not in each lane, on the way from product to product.
+__device__ inline std::uint64_t one_for_all(std::uint64_t descriptor) {
+  const auto low = static_cast<std::uint32_t>(descriptor);
+  return (descriptor >> 32 << 32) | __shfl_sync(~0u, low, 0);
+}
+
 }  // namespace msabench::cuda_sm90
