@@ -30,6 +30,14 @@ __device__ inline void wait_for(barrier* b, std::uint32_t parity) {
   }
 }
 
+/// All lanes of a warp meet, so that one may then arrive for all. As __syncwarp, which the assembler leaves out where it knows
+/// lanes to be together; racecheck looks at what is left, and takes the arrival for that lane's alone.
+__device__ inline void meet_lanes() {
+  std::uint32_t all = ~0u;
+  asm volatile("" : "+r"(all));
+  __syncwarp(all);
+}
+
 /// Goes through the stages of a ring again and again; the parity is that of the next completion of a full barrier. Who fills
 /// waits for the empty barrier with the other parity, so that the first round finds every stage empty.
 template <int stages>

@@ -85,7 +85,7 @@ __device__ void copy_rows(const backward_run& r, shared_memory& m) {
         if (!there)
           for (int i = 0; i < c.group; ++i) sums[i] = {0, 0};
       }
-      __syncwarp();
+      meet_lanes();
       if (lane == 0) arrive_expecting(full, sizeof(shared_memory::stage) + present * sums_bytes);
       __syncwarp();
       if (mine) {
@@ -229,7 +229,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       pin(dk);
       pin(dv);
       pin(dq);
-      __syncwarp();  // all lanes have read
+      meet_lanes();  // all lanes have read
       if (at.lane == 0) arrive(&m.empty[place.stage]);
       store_dq(at, dq, dq_at, (task.tokens - first) * c.group);
       place.next();

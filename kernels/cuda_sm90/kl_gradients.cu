@@ -86,7 +86,7 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
           m.seen[column] = batch.seen();
           m.index_lse[column] = index_lse;
         }
-        __syncwarp();
+        meet_lanes();
         if (first_lane) arrive_expecting(&m.batch_full, copied_bytes);
         __syncwarp();
         if (batch.has_place()) copy_index_head(m.index_queries, column, r, task.head, batch.token(), &m.batch_full);
@@ -218,7 +218,7 @@ class multiplier {
   __device__ float2 finish_step(float (&products)[lane_values], const lane_lse& lse, int stage) const {
     finish_products<pending>();
     pin(products);
-    __syncwarp();
+    meet_lanes();
     if (at_.lane == 0) arrive(&m_.empty[stage]);
     return sum_heads(products, lse, scale_);
   }
@@ -302,7 +302,7 @@ class multiplier {
     finish_products<0>();
     pin(dk);
     pin(dq);
-    __syncwarp();  // all lanes have read
+    meet_lanes();  // all lanes have read
     if (at_.lane == 0) {
       arrive(&m_.batch_empty);
       arrive(&m_.compared);

@@ -71,7 +71,7 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
       } else if (threadIdx.x % 32 == step) {
         m.seen[at.stage][batch.warp()] = batch.seen();
       }
-      __syncwarp();
+      meet_lanes();
       if (threadIdx.x % 32 == 0) {
         arrive_expecting(full, copied_bytes);
         if (!place.student) copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
@@ -157,7 +157,7 @@ __device__ void score_rows(const kl_run& r, shared_memory& m) {
         tokens[half] = place.first + i;
         seen[half] = m.seen[at.stage][i];
       }
-      __syncwarp();
+      meet_lanes();
       if (own.lane == 0) arrive(&m.empty[at.stage]);
       const float factor = place.student ? index_scale : scale;
       normaliser found[2];
