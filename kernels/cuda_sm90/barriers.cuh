@@ -30,12 +30,13 @@ __device__ inline void wait_for(barrier* b, std::uint32_t parity) {
   }
 }
 
-/// All lanes of a warp meet, so that one may then arrive for all. As __syncwarp, which the assembler leaves out where it knows
-/// lanes to be together; racecheck looks at what is left, and takes the arrival for that lane's alone.
-__device__ inline void meet_lanes() {
-  std::uint32_t all = ~0u;
-  asm volatile("" : "+r"(all));
-  __syncwarp(all);
+/// By all lanes of a warp, of which the first announces the bytes. Where lanes hand over what they wrote or read themselves each
+/// arrives: one could for all, after a meeting, but racecheck takes that for its own only.
+__device__ inline void arrive_all_expecting(barrier* b, std::uint32_t bytes) {
+  if (threadIdx.x % 32 == 0)
+    arrive_expecting(b, bytes);
+  else
+    arrive(b);
 }
 
 /// Goes through the stages of a ring again and again; the parity is that of the next completion of a full barrier. Who fills

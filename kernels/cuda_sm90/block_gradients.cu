@@ -85,8 +85,7 @@ __device__ void copy_rows(const backward_run& r, shared_memory& m) {
         if (!there)
           for (int i = 0; i < c.group; ++i) sums[i] = {0, 0};
       }
-      meet_lanes();
-      if (lane == 0) arrive_expecting(full, sizeof(shared_memory::stage) + present * sums_bytes);
+      arrive_all_expecting(full, sizeof(shared_memory::stage) + present * sums_bytes);
       __syncwarp();
       if (mine) {
         // Rows before the first one read as zeros.
@@ -229,8 +228,7 @@ __device__ void multiply_rows(const backward_run& r, shared_memory& m) {
       pin(dk);
       pin(dv);
       pin(dq);
-      meet_lanes();  // all lanes have read
-      if (at.lane == 0) arrive(&m.empty[place.stage]);
+      arrive(&m.empty[place.stage]);
       store_dq(at, dq, dq_at, (task.tokens - first) * c.group);
       place.next();
       turn ^= 1;
@@ -245,8 +243,8 @@ __global__ void __launch_bounds__(threads, 1) block_gradients(const __grid_const
   auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
-      make_barrier(&m.full[i], 1);
-      make_barrier(&m.empty[i], multipliers / 32);
+      make_barrier(&m.full[i], 32);
+      make_barrier(&m.empty[i], multipliers);
     }
     publish_barriers();
     prefetch_map(r.q);

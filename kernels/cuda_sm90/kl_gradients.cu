@@ -86,8 +86,7 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
           m.seen[column] = batch.seen();
           m.index_lse[column] = index_lse;
         }
-        meet_lanes();
-        if (first_lane) arrive_expecting(&m.batch_full, copied_bytes);
+        arrive_all_expecting(&m.batch_full, copied_bytes);
         __syncwarp();
         if (batch.has_place()) copy_index_head(m.index_queries, column, r, task.head, batch.token(), &m.batch_full);
         __syncwarp();
@@ -218,8 +217,7 @@ class multiplier {
   __device__ float2 finish_step(float (&products)[lane_values], const lane_lse& lse, int stage) const {
     finish_products<pending>();
     pin(products);
-    meet_lanes();
-    if (at_.lane == 0) arrive(&m_.empty[stage]);
+    arrive(&m_.empty[stage]);
     return sum_heads(products, lse, scale_);
   }
 
@@ -302,11 +300,8 @@ class multiplier {
     finish_products<0>();
     pin(dk);
     pin(dq);
-    meet_lanes();  // all lanes have read
-    if (at_.lane == 0) {
-      arrive(&m_.batch_empty);
-      arrive(&m_.compared);
-    }
+    arrive(&m_.batch_empty);
+    arrive(&m_.compared);
     store_dq(r_, at_, readings, task.tokens, first, dq);
     return loss;
   }
@@ -342,11 +337,11 @@ __global__ void __launch_bounds__(threads, 1) compare(const __grid_constant__ kl
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
       make_barrier(&m.full[i], copying_warps);
-      make_barrier(&m.empty[i], multipliers / 32);
+      make_barrier(&m.empty[i], multipliers);
     }
-    make_barrier(&m.batch_full, copying_warps);
-    make_barrier(&m.batch_empty, multipliers / 32);
-    make_barrier(&m.compared, multipliers / 32);
+    make_barrier(&m.batch_full, copying_warps * 32);
+    make_barrier(&m.batch_empty, multipliers);
+    make_barrier(&m.compared, multipliers);
     publish_barriers();
     prefetch_map(r.q);
     prefetch_map(r.q_idx);

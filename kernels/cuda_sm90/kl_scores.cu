@@ -71,11 +71,10 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
       } else if (threadIdx.x % 32 == step) {
         m.seen[at.stage][batch.warp()] = batch.seen();
       }
-      meet_lanes();
-      if (threadIdx.x % 32 == 0) {
-        arrive_expecting(full, copied_bytes);
-        if (!place.student) copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
-      }
+      arrive_all_expecting(full, copied_bytes);
+      __syncwarp();
+      if (threadIdx.x % 32 == 0 && !place.student)
+        copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
       __syncwarp();
       if (place.student && batch.has_place()) copy_index_head(to, batch.place(), r, task.head, batch.token(), full);
       __syncwarp();
@@ -157,8 +156,7 @@ __device__ void score_rows(const kl_run& r, shared_memory& m) {
         tokens[half] = place.first + i;
         seen[half] = m.seen[at.stage][i];
       }
-      meet_lanes();
-      if (own.lane == 0) arrive(&m.empty[at.stage]);
+      arrive(&m.empty[at.stage]);
       const float factor = place.student ? index_scale : scale;
       normaliser found[2];
       if (__all_sync(~0u, min(seen[0], seen[1]) == block_keys))
@@ -182,8 +180,8 @@ __global__ void __launch_bounds__(threads, 1) score(const __grid_constant__ kl_r
   auto& m = aligned_memory<shared_memory>(shared);
   if (threadIdx.x == 0) {
     for (int i = 0; i < shared_memory::stages; ++i) {
-      make_barrier(&m.full[i], copying_warps);
-      make_barrier(&m.empty[i], group_threads / 32);
+      make_barrier(&m.full[i], copying_warps * 32);
+      make_barrier(&m.empty[i], group_threads);
     }
     publish_barriers();
     prefetch_map(r.q);
