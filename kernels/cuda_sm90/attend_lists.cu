@@ -24,6 +24,7 @@ using cuda::ceil_div;
 #endif
 constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
+constexpr double state_bytes = pair_bytes;  // of a token between ranges
 constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
@@ -265,7 +266,8 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.ranges = 1;
   chunk.pairs_of_pass = chunk.pairs_of_group();
   if (head_bytes > most_partial_bytes) {
-    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(most_partial_bytes / pair_bytes), 2 * tokens);
+    const double room = most_partial_bytes - static_cast<double>(chunk.tokens_of_head()) * state_bytes;
+    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(room / pair_bytes), 2 * tokens);
     // A block has all tokens at the most.
     chunk.ranges = static_cast<std::int32_t>(ceil_div(chunk.pairs_of_head, chunk.pairs_of_pass - tokens));
   }
@@ -296,6 +298,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.partial_out = cutter.take<uint4>(results * 8 * 32);
   chunk.partial_stats = cutter.take<float2>(results * 16);
   chunk.state_stats = cutter.take<float2>(states * 16);
+  chunk.state_low = cutter.take<uint4>(states * 8 * 32);
   bytes = cutter.bytes();
   return chunk;
 }
