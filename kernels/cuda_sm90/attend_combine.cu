@@ -136,16 +136,18 @@ class combiner {
         ready_(shared.ready[threadIdx.x / 32]),
         policy_(read_once()) {
     const std::int64_t tokens = chunk.tokens_of_head();
-    item_ = pass.group * chunk.heads_of_group * tokens + std::int64_t{blockIdx.x} * combine_warps + warp_;
+    item_ = pass.group * chunk.heads_of_group * tokens + std::int64_t{warp_} * gridDim.x + blockIdx.x;
     end_ = min((pass.group + 1) * chunk.heads_of_group, chunk.heads) * tokens;
     step_ = std::int64_t{gridDim.x} * combine_warps;
   }
 
   __device__ void run() {
+    // Lists are older than the kernel before.
     token_blocks next(entry_at(item_), range_);
+    token_entry behind = entry_at(item_ + step_);
+    begin_in_turn();
     float2 stats[most_pairs_of_lane];
     load_stats(next, stats);
-    token_entry behind = entry_at(item_ + step_);
     for (; item_ < end_; item_ += step_) {
       const token_blocks own = next;
       int asked = asked_of_next_;
@@ -278,9 +280,11 @@ __global__ void __launch_bounds__(32 * combine_warps, 1)
       for (barrier& b : of_warp) make_barrier(&b, 1);
     publish_barriers();
   }
-  begin_in_turn();
   __syncthreads();
-  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
+  if (pass.first_work(chunk) == pass.end_work(chunk)) {
+    begin_in_turn();
+    return;
+  }
   combiner<T>(call, chunk, pass, shared).run();
 }
 

@@ -215,12 +215,13 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
   query_ring from;
   panel_ring keys_at, values_at;
   values_at.next();
+  bool has_turn = false;
   int until_own = consumer;  // tiles of the others before the next one of this warpgroup
   for (work_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
     const block_work work = shared.works[at.stage];
     release(shared.work_free + at.stage);
-    if (work.count == 0) return;
+    if (work.count == 0) break;
     bool has_panels = true;
     for (std::uint32_t first = 0; first < work.count; first += warpgroup_tokens, from.next()) {
       if (until_own-- > 0) continue;
@@ -262,6 +263,8 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
         release(shared.panel_free + values_at.stage);
         has_panels = false;
       }
+      if (!has_turn) begin_in_turn();
+      has_turn = true;
       if (first + warp < work.count)
         store_partial<T>(chunk, work.first_pair + first + warp - first_pair, out, most, sum);
     }
@@ -275,6 +278,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
     keys_at.next(), keys_at.next();
     values_at.next(), values_at.next();
   }
+  if (!has_turn) begin_in_turn();
 }
 
 template <class T, class Stored>
@@ -284,8 +288,11 @@ __global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
   using S = scattered_shared<Stored>;
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<S*>(memory);
-  begin_in_turn();
-  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) return;
+  // Lists, keys and queries are older than the kernel before, which still reads what this one will write over.
+  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) {
+    begin_in_turn();
+    return;
+  }
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
