@@ -17,11 +17,7 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-#ifndef COMBINE_WARPS
-#define COMBINE_WARPS 12
-#define COMBINE_STAGES 4
-#endif
-constexpr int combine_warps = COMBINE_WARPS, stages = COMBINE_STAGES, parts = 8;
+constexpr int combine_warps = 12, stages = 4, parts = 8;
 /// Rows of a pair's statistics that a lane has: of every second block.
 constexpr int most_pairs_of_lane = most_listed / 2;
 
@@ -45,7 +41,8 @@ struct token_blocks {
   bool has_earlier = false, has_later = false;
 
   token_blocks() = default;
-  __device__ token_blocks(const token_entry& entry, std::uint32_t range) : row(entry.token.row), place(entry.block.place) {
+  __device__ token_blocks(const token_entry& entry, std::uint32_t range)
+      : row(entry.token.row), place(entry.block.place) {
     const int lane = threadIdx.x % 32;
     const bool is_block = lane < static_cast<int>(entry.token.count);
     const unsigned own = __ballot_sync(~0u, is_block && entry.block.pass == range);
@@ -105,7 +102,8 @@ struct token_sums {
     uint4 upper[parts], lower[parts];
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
-      upper[part] = has_row(call, part) ? __ldcg(reinterpret_cast<const uint4*>(output(call, row, head, part))) : uint4{};
+      upper[part] =
+          has_row(call, part) ? __ldcg(reinterpret_cast<const uint4*>(output(call, row, head, part))) : uint4{};
       lower[part] = __ldcg(low + part * 32 + threadIdx.x % 32);
     }
 #pragma unroll
@@ -180,8 +178,7 @@ class combiner {
         wait_for(ready_ + from_.stage, from_.parity);
         const float factors[2] = {weights_[i][g], weights_[i][g + 8]};
 #pragma unroll
-        for (int part = 0; part < parts; ++part)
-          sums.add(results_[from_.stage][part][lane_], part, factors[part / 4]);
+        for (int part = 0; part < parts; ++part) sums.add(results_[from_.stage][part][lane_], part, factors[part / 4]);
         __syncwarp();
         from_.next();
         ++free_;
@@ -217,8 +214,9 @@ class combiner {
       if (i * 2 >= of.count) break;
       const int block = i * 2 + lane_ / token_heads;
       const std::uint32_t place = __shfl_sync(~0u, of.place, (of.first + block) % 32);
-      stats[i] = block < of.count ? __ldcs(chunk_.partial_stats + std::int64_t{place} * token_heads + lane_ % token_heads)
-                                  : float2{-CUDART_INF_F, 0};
+      stats[i] = block < of.count
+                     ? __ldcs(chunk_.partial_stats + std::int64_t{place} * token_heads + lane_ % token_heads)
+                     : float2{-CUDART_INF_F, 0};
     }
   }
 
@@ -251,8 +249,8 @@ class combiner {
       if (lane_ != 0) continue;
       constexpr std::uint32_t bytes = sizeof(results_[0]);
       arrive_expecting(ready_ + to_.stage, bytes);
-      copy_bytes(results_[to_.stage], chunk_.partial_out + std::int64_t{place} * parts * 32, bytes,
-                 ready_ + to_.stage, policy_);
+      copy_bytes(results_[to_.stage], chunk_.partial_out + std::int64_t{place} * parts * 32, bytes, ready_ + to_.stage,
+                 policy_);
     }
   }
 
@@ -292,8 +290,8 @@ template <class T>
 void combine_as(const attend_call& call, const attend_chunk& chunk, attend_pass pass, cudaStream_t stream) {
   cuda::allow_shared_memory(combine_blocks<T>, sizeof(combine_shared));
   const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
-  const auto blocks = static_cast<unsigned>(
-      std::min<std::int64_t>(cuda::multiprocessors(), cuda::ceil_div(tokens, combine_warps)));
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::int64_t>(cuda::multiprocessors(), cuda::ceil_div(tokens, combine_warps)));
   launch_in_turn(combine_blocks<T>, blocks, 32 * combine_warps, sizeof(combine_shared), stream, call, chunk, pass);
 }
 

@@ -24,7 +24,7 @@ using cuda::ceil_div;
 #endif
 constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
-constexpr double state_bytes = pair_bytes;  // of a token between ranges
+constexpr double state_bytes = pair_bytes;                     // of a token between ranges
 constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
