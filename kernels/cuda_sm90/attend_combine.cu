@@ -3,8 +3,7 @@
 // other. Results of blocks come by the copy engine into a ring of each warp; while the warp adds up a token, those of
 // the next one are on their way, and what is to be known of the one behind that: so memory never waits for a token.
 //
-// Between ranges of blocks the sums wait in fp32: the upper halves of their words where the output will be, the lower
-// ones in the workspace.
+// Between ranges of blocks the sums wait rounded to 24 bits: 16 of them where the output will be, 8 in the workspace.
 #include <math_constants.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-constexpr int combine_warps = 12, stages = 4, parts = 8;
+constexpr int combine_warps = 7, stages = 7, parts = 8;
 /// Rows of a pair's statistics that a lane has: of every second block.
 constexpr int most_pairs_of_lane = most_listed / 2;
 
@@ -58,7 +57,7 @@ template <class T>
 struct token_sums {
   float out[64];
 
-  static __device__ int place(int part, int i) { return (part % 4 * 4 + i) * 4 + part / 4 * 2; }
+  static __device__ constexpr int place(int part, int i) { return (part % 4 * 4 + i) * 4 + part / 4 * 2; }
 
   __device__ void add(const uint4& four, int part, float factor) {
     const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
@@ -81,43 +80,53 @@ struct token_sums {
     return static_cast<int>(threadIdx.x % 32 / 4 + part / 4 * 8) < call.group;
   }
 
-  /// Exactly, into the memory of the output and `low`.
+  /// Rounded to 24 bits, 16 of them significant: into the memory of the output, and 8 bits each to `low`.
   __device__ void leave(const attend_call& call, std::int64_t row, std::int64_t head, uint4* low) const {
+    std::uint32_t lower[parts / 2][4];
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
-      std::uint32_t upper[4], lower[4];
+      std::uint32_t upper[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const std::uint32_t x = __float_as_uint(out[place(part, i)]), y = __float_as_uint(out[place(part, i) + 1]);
-        lower[i] = __byte_perm(x, y, 0x5410);
+        const std::uint32_t x = rounded(out[place(part, i)]), y = rounded(out[place(part, i) + 1]);
         upper[i] = __byte_perm(x, y, 0x7632);
+        std::uint32_t& two = lower[part / 2][part % 2 * 2 + i / 2];
+        two = i % 2 == 0 ? __byte_perm(x, y, 0x0051) : __byte_perm(two, __byte_perm(x, y, 0x0051), 0x5410);
       }
-      low[part * 32 + threadIdx.x % 32] = {lower[0], lower[1], lower[2], lower[3]};
       transpose_words(upper);
       if (has_row(call, part))
         *reinterpret_cast<uint4*>(output(call, row, head, part)) = {upper[0], upper[1], upper[2], upper[3]};
     }
+#pragma unroll
+    for (int i = 0; i < parts / 2; ++i)
+      low[i * 32 + threadIdx.x % 32] = {lower[i][0], lower[i][1], lower[i][2], lower[i][3]};
   }
   __device__ void take_up(const attend_call& call, std::int64_t row, std::int64_t head, const uint4* low) {
-    uint4 upper[parts], lower[parts];
+    uint4 upper[parts], lower[parts / 2];
 #pragma unroll
-    for (int part = 0; part < parts; ++part) {
+    for (int part = 0; part < parts; ++part)
       upper[part] =
           has_row(call, part) ? __ldcg(reinterpret_cast<const uint4*>(output(call, row, head, part))) : uint4{};
-      lower[part] = __ldcg(low + part * 32 + threadIdx.x % 32);
-    }
+#pragma unroll
+    for (int i = 0; i < parts / 2; ++i) lower[i] = __ldcg(low + i * 32 + threadIdx.x % 32);
 #pragma unroll
     for (int part = 0; part < parts; ++part) {
       std::uint32_t up[4] = {upper[part].x, upper[part].y, upper[part].z, upper[part].w};
-      const std::uint32_t down[4] = {lower[part].x, lower[part].y, lower[part].z, lower[part].w};
+      const std::uint32_t down[4] = {lower[part / 2].x, lower[part / 2].y, lower[part / 2].z, lower[part / 2].w};
       transpose_words(up);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        out[place(part, i)] = __uint_as_float(__byte_perm(down[i], up[i], 0x5410));
-        out[place(part, i) + 1] = __uint_as_float(__byte_perm(down[i], up[i], 0x7632));
+        // Bytes 0 and 1 or 2 and 3 of a word are those of two neighbouring columns.
+        const std::uint32_t four = down[part % 2 * 2 + i / 2];
+        out[place(part, i)] = __uint_as_float(__byte_perm(four << 8, up[i], i % 2 == 0 ? 0x5410 : 0x5430) & ~0xffu);
+        out[place(part, i) + 1] = __uint_as_float(__byte_perm(four, up[i], i % 2 == 0 ? 0x7610 : 0x7632) & ~0xffu);
       }
     }
   }
+
+ private:
+  /// To the nearest word with eight zeros at its end; NaN stays what it is.
+  static __device__ std::uint32_t rounded(float x) { return __float_as_uint(x) + (x == x ? 0x80 : 0); }
 };
 
 template <class T>
@@ -165,7 +174,7 @@ class combiner {
       if (asked == own.count) fill(next, asked_of_next_);
 
       token_sums<T> sums{};
-      uint4* const low = chunk_.state_low + local * parts * 32;
+      uint4* const low = chunk_.state_low + local * (parts / 2) * 32;
       const int g = lane_ / 4;
       if (own.has_earlier) {
         sums.take_up(call_, own.row, head, low);

@@ -97,7 +97,7 @@ struct attend_chunk {
   float2* partial_stats;        ///< [results][16] greatest score and sum of a row
   // What a token has of its earlier ranges; unused with one range.
   float2* state_stats;  ///< [tiles * 8][16] greatest score and sum of a row
-  uint4* state_low;     ///< [tiles * 8][8][32] lower halves of its sums, as of partial_out; the upper ones are in `out`
+  uint4* state_low;     ///< [tiles * 8][4][32] the last 8 bits of its sums, of which `out` has 16
 
   __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }

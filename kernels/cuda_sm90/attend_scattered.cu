@@ -21,10 +21,8 @@ namespace {
 template <class Stored>
 struct scattered_shared {
   static constexpr bool scaled = is_scaled<Stored>;
-  static constexpr int consumers = scaled ? 2 : 3, panel_stages = 5, query_stages = 4, work_stages = 4;
-  /// Tiles of queries until a place and a warpgroup meet again. Each has barriers of its own: of one for each place a
-  /// warpgroup would see every third completion only, and parities tell no more than two of them apart.
-  static constexpr int query_turns = consumers * query_stages;
+  // A place of queries is always the same warpgroup's: of others' a parity would not tell it enough.
+  static constexpr int consumers = scaled ? 2 : 3, panel_stages = 4, query_stages = 2 * consumers, work_stages = 4;
   static constexpr int threads = 128 * (1 + consumers + scaled);
   static constexpr int producer_registers = scaled ? 40 : 32, consumer_registers = scaled ? 176 : 160,
                        converting_registers = scaled ? 88 : 0;
@@ -38,7 +36,7 @@ struct scattered_shared {
   block_work works[work_stages];                          ///< count 0: there are no more
   std::uint32_t visible[query_stages][warpgroup_tokens];  ///< keys of the block that a token sees
   barrier work_ready[work_stages], work_free[work_stages], panel_ready[panel_stages], panel_free[panel_stages];
-  barrier queries_ready[query_turns], queries_free[query_turns];
+  barrier queries_ready[query_stages], queries_free[query_stages];
 
   __device__ void make_barriers() {
     for (int i = 0; i < work_stages; ++i) {
@@ -50,7 +48,7 @@ struct scattered_shared {
       make_barrier(panel_ready + i, scaled ? converting_warps : 1);
       make_barrier(panel_free + i, consumers * 4);
     }
-    for (int i = 0; i < query_turns; ++i) {
+    for (int i = 0; i < query_stages; ++i) {
       make_barrier(queries_ready + i, 1);
       make_barrier(queries_free + i, 4);
     }
@@ -62,18 +60,8 @@ static_assert(sizeof(scattered_shared<__nv_fp8_e4m3>) <= 227 * 1024);
 
 using work_ring = ring_place<scattered_shared<__nv_bfloat16>::work_stages>;
 using panel_ring = ring_place<scattered_shared<__nv_bfloat16>::panel_stages>;
-
-/// Goes through the tiles of queries: `stage` is where one is, `turn` has its barriers.
 template <class Stored>
-struct query_ring {
-  int stage = 0;
-  ring_place<scattered_shared<Stored>::query_turns> turn;
-
-  __device__ void next() {
-    if (++stage == scattered_shared<Stored>::query_stages) stage = 0;
-    turn.next();
-  }
-};
+using query_ring = ring_place<scattered_shared<Stored>::query_stages>;
 
 /// The last blocks of sequences have most tokens, so works are taken from the end. What a work is, and where its keys
 /// are, is looked up while those before it wait for their places.
@@ -169,30 +157,23 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
     at.next();
     pair = lane < static_cast<int>(work.count) ? pairs[work.first_pair + lane] : token_pair{};
   };
-  constexpr int stages = scattered_shared<Stored>::query_stages;
-  query_ring<Stored> to, before;  // the tile that was last where this one goes
-  int unused = stages;
+  query_ring<Stored> to;
   block_work work, next;
   token_pair pair, next_pair;
   for (read_work(work, pair); work.count > 0; work = next, pair = next_pair) {
     read_work(next, next_pair);
     const auto count = static_cast<int>(work.count);
     for (int first = 0; first < count; first += warpgroup_tokens, to.next()) {
-      if (unused > 0) {
-        --unused;
-      } else {
-        wait_for(shared.queries_free + before.turn.stage, before.turn.parity);
-        before.next();
-      }
+      wait_for(shared.queries_free + to.stage, to.parity ^ 1);
       const int tokens = min(warpgroup_tokens, count - first), token = lane - first;
       const bool mine = token >= 0 && token < tokens;
       if (mine) shared.visible[to.stage][token] = pair.keys;
       __syncwarp();
-      if (token == 0) arrive_expecting(shared.queries_ready + to.turn.stage, tokens * token_bytes(call.group));
+      if (token == 0) arrive_expecting(shared.queries_ready + to.stage, tokens * token_bytes(call.group));
       __syncwarp();
       if (mine)
         copy_token(maps, call.group, static_cast<std::int32_t>(work.head), pair.row, token, shared.queries[to.stage],
-                   shared.queries_ready + to.turn.stage, policy);
+                   shared.queries_ready + to.stage, policy);
     }
   }
 }
@@ -248,7 +229,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
       if (until_own-- > 0) continue;
       until_own = consumers - 1;
       const bool is_last = first + consumers * warpgroup_tokens >= work.count;
-      wait_for(shared.queries_ready + from.turn.stage, from.turn.parity);
+      wait_for(shared.queries_ready + from.stage, from.parity);
       const auto keys = static_cast<int>(shared.visible[from.stage][warp]);
       wait_for(shared.panel_ready + keys_at.stage, keys_at.parity);
       float scores[64];
@@ -258,7 +239,7 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
       commit_products();
       finish_products<0>();
       pin(scores);
-      release(shared.queries_free + from.turn.stage);
+      release(shared.queries_free + from.stage);
       if constexpr (scaled) scale_columns(scores, shared.scales[keys_at.stage]);
       if (is_last) release(shared.panel_free + keys_at.stage);
 
