@@ -211,7 +211,6 @@ class combiner {
     token_entry entry{};
     if (item >= end_) return entry;
     entry.token = chunk_.tokens[item];
-    // Behind a token's blocks anything may lie, and is not looked at.
     if (lane_ < chunk_.topk) entry.block = chunk_.blocks[item * chunk_.topk + lane_];
     return entry;
   }

@@ -116,6 +116,8 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
     chunk.blocks[item * chunk.topk + lane] = {static_cast<std::uint32_t>(number),
                                               atomicAdd(chunk.counts + head * chunk.blocks_of_head() + number, 1u)};
   }
+  // Where a token has no block something is read too, before it is known how many it has.
+  if (lane < chunk.topk && (together || !has_block)) chunk.blocks[item * chunk.topk + lane] = {};
   if (lane == 0)
     chunk.tokens[item] = {static_cast<std::uint32_t>(row), warp < tile.tokens ? tile.limit(warp) : 0,
                           together ? 0 : count, 0};
