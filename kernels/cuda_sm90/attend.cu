@@ -36,7 +36,9 @@ msabench_numerics attend_numerics(const msabench_problem& p) {
   declared.p_operand = p.q;  // of e4m3 values, times their scales
   if (!stores_no_partials(p)) declared.partial_store = p.q;
   declared.exp_rel_error = 0x1p-21f;  // ex2.approx: 2^-22, and its argument is rounded
-  // A lane adds 32 weights of each block, and then rescales; or the blocks are added up later.
+  // A lane adds 32 weights of each block, and then rescales; or the blocks are added up later. Then a sum has 128
+  // products and a summand for each block, and what waits between ranges of blocks is rounded to 16 bits, which is like
+  // 128 roundings each time: still less than a summand for each key of so many blocks that there are ranges.
   const std::int64_t keys = block_capacity(p) * p.block, blocks = block_capacity(p);
   declared.chain_row_sum = static_cast<std::uint32_t>(std::min(32 * blocks + 2 * blocks + 2, keys));
   declared.chain_out = static_cast<std::uint32_t>(std::min(keys + 2 * blocks, keys));

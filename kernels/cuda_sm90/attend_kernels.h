@@ -17,4 +17,8 @@ void attend_shared_tiles(const attend_call& call, const attend_maps& maps, const
 void attend_scattered_tokens(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
                              cudaStream_t stream);
 
+/// Enqueues the kernel that adds up, for each token, the results of the blocks of a pass.
+void combine_scattered_tokens(const attend_call& call, const attend_chunk& chunk, attend_pass pass,
+                              cudaStream_t stream);
+
 }  // namespace msabench::cuda_sm90

@@ -24,7 +24,10 @@ using cuda::ceil_div;
 #endif
 constexpr double most_partial_bytes = MSABENCH_ATTEND_PARTIAL_BYTES;
 constexpr double pair_bytes = 16 * (128 * sizeof(std::uint16_t) + sizeof(float2));
-constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);  // and its values
+/// Of a token between ranges; in the memory of its output wait twice as many of its sums.
+constexpr double state_bytes = 16 * (128 * sizeof(std::uint8_t) + sizeof(float2));
+constexpr double moved_state_bytes = 2 * (state_bytes + 16 * 128 * sizeof(std::uint16_t));  // there and back
+constexpr double key_bytes = 2 * 128 * sizeof(std::uint16_t);                               // and its values
 /// Tokens of a chunk, at the most: enough that even blocks of a long sequence are read for many of them.
 constexpr std::int64_t most_tokens = 8192;
 
@@ -34,7 +37,7 @@ std::int64_t chunk_tokens(const msabench_problem& p) {
   const std::int64_t tokens = std::clamp<std::int64_t>(p.total_q, 1, most_tokens);
   const double chunks = std::ceil(static_cast<double>(tokens * p.topk) * pair_bytes / most_partial_bytes);
   const double keys = static_cast<double>(p.batch) * static_cast<double>(p.max_kv_len);
-  if (keys * key_bytes > static_cast<double>(tokens) * 2 * pair_bytes) return tokens;
+  if (keys * key_bytes > static_cast<double>(tokens) * moved_state_bytes) return tokens;
   return ceil_div(ceil_div(tokens, static_cast<std::int64_t>(chunks)), tile_tokens) * tile_tokens;
 }
 
@@ -113,6 +116,8 @@ __global__ void __launch_bounds__(32 * tile_tokens) list_tokens(attend_call call
     chunk.blocks[item * chunk.topk + lane] = {static_cast<std::uint32_t>(number),
                                               atomicAdd(chunk.counts + head * chunk.blocks_of_head() + number, 1u)};
   }
+  // Where a token has no block something is read too, before it is known how many it has.
+  if (lane < chunk.topk && (together || !has_block)) chunk.blocks[item * chunk.topk + lane] = {};
   if (lane == 0)
     chunk.tokens[item] = {static_cast<std::uint32_t>(row), warp < tile.tokens ? tile.limit(warp) : 0,
                           together ? 0 : count, 0};
@@ -265,7 +270,8 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.ranges = 1;
   chunk.pairs_of_pass = chunk.pairs_of_group();
   if (head_bytes > most_partial_bytes) {
-    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(most_partial_bytes / pair_bytes), 2 * tokens);
+    const double room = most_partial_bytes - static_cast<double>(chunk.tokens_of_head()) * state_bytes;
+    chunk.pairs_of_pass = std::max(static_cast<std::int64_t>(room / pair_bytes), 2 * tokens);
     // A block has all tokens at the most.
     chunk.ranges = static_cast<std::int32_t>(ceil_div(chunk.pairs_of_head, chunk.pairs_of_pass - tokens));
   }
@@ -296,6 +302,7 @@ attend_chunk lay_out_attend_chunk(const msabench_problem& p, void* memory, doubl
   chunk.partial_out = cutter.take<uint4>(results * 8 * 32);
   chunk.partial_stats = cutter.take<float2>(results * 16);
   chunk.state_stats = cutter.take<float2>(states * 16);
+  chunk.state_low = cutter.take<uint4>(states * 4 * 32);
   bytes = cutter.bytes();
   return chunk;
 }

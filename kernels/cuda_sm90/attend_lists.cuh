@@ -95,7 +95,9 @@ struct attend_chunk {
   shared_block* shared_blocks;  ///< [heads * tiles][blocks_of_tile]
   uint4* partial_out;           ///< [results][8][32] as the lanes of a warp have it
   float2* partial_stats;        ///< [results][16] greatest score and sum of a row
-  float2* state_stats;  ///< [tiles * 8][16] of what `out` has of a token's earlier ranges; unused with one range
+  // What a token has of its earlier ranges; unused with one range.
+  float2* state_stats;  ///< [tiles * 8][16] greatest score and sum of a row
+  uint4* state_low;     ///< [tiles * 8][4][32] the last 8 bits of its sums, of which `out` has 16
 
   __host__ __device__ std::int64_t blocks_of_head() const { return sequences * max_blocks; }
   __host__ __device__ std::int64_t tokens_of_head() const { return tiles * tile_tokens; }

@@ -21,7 +21,8 @@ namespace {
 template <class Stored>
 struct scattered_shared {
   static constexpr bool scaled = is_scaled<Stored>;
-  static constexpr int block_stages = 2, consumers = scaled ? 2 : 3, query_stages = 2 * consumers;
+  // A place of queries is always the same warpgroup's: of others' a parity would not tell it enough.
+  static constexpr int consumers = scaled ? 2 : 3, panel_stages = 4, query_stages = 2 * consumers, work_stages = 4;
   static constexpr int threads = 128 * (1 + consumers + scaled);
   static constexpr int producer_registers = scaled ? 40 : 32, consumer_registers = scaled ? 176 : 160,
                        converting_registers = scaled ? 88 : 0;
@@ -29,21 +30,23 @@ struct scattered_shared {
   static_assert((producer_registers + consumers * consumer_registers + converting_registers) * 128 <=
                 65536 / threads / 8 * 8 * threads);
 
-  alignas(1024) unsigned char keys[block_stages][block_bytes];
-  alignas(1024) unsigned char values[block_stages][block_bytes];
+  alignas(1024) unsigned char panels[panel_stages][block_bytes];  ///< keys of a block, its values, those of the next
   alignas(1024) unsigned char queries[query_stages][query_bytes];
-  float key_scales[block_stages][scaled ? block_keys : 1], value_scales[block_stages][scaled ? block_keys : 1];
-  block_work works[block_stages];                         ///< count 0: there are no more
+  float scales[panel_stages][scaled ? block_keys : 1];
+  block_work works[work_stages];                          ///< count 0: there are no more
   std::uint32_t visible[query_stages][warpgroup_tokens];  ///< keys of the block that a token sees
-  barrier work_ready[block_stages], keys_ready[block_stages], values_ready[block_stages], block_free[block_stages];
+  barrier work_ready[work_stages], work_free[work_stages], panel_ready[panel_stages], panel_free[panel_stages];
   barrier queries_ready[query_stages], queries_free[query_stages];
 
   __device__ void make_barriers() {
-    for (int i = 0; i < block_stages; ++i) {
+    for (int i = 0; i < work_stages; ++i) {
       make_barrier(work_ready + i, 1);
-      make_barrier(keys_ready + i, scaled ? converting_warps : 1);
-      make_barrier(values_ready + i, scaled ? converting_warps : 1);
-      make_barrier(block_free + i, consumers * 4 + 1);  // warps of consumers, and the one that brings queries
+      // Warps of consumers, those that convert, and the one that brings queries.
+      make_barrier(work_free + i, consumers * 4 + (scaled ? converting_warps : 0) + 1);
+    }
+    for (int i = 0; i < panel_stages; ++i) {
+      make_barrier(panel_ready + i, scaled ? converting_warps : 1);
+      make_barrier(panel_free + i, consumers * 4);
     }
     for (int i = 0; i < query_stages; ++i) {
       make_barrier(queries_ready + i, 1);
@@ -55,11 +58,13 @@ struct scattered_shared {
 static_assert(sizeof(scattered_shared<__nv_bfloat16>) <= 227 * 1024);
 static_assert(sizeof(scattered_shared<__nv_fp8_e4m3>) <= 227 * 1024);
 
-using block_ring = ring_place<scattered_shared<__nv_bfloat16>::block_stages>;
+using work_ring = ring_place<scattered_shared<__nv_bfloat16>::work_stages>;
+using panel_ring = ring_place<scattered_shared<__nv_bfloat16>::panel_stages>;
 template <class Stored>
 using query_ring = ring_place<scattered_shared<Stored>::query_stages>;
 
-/// The last blocks of sequences have most tokens, so works are taken from the end.
+/// The last blocks of sequences have most tokens, so works are taken from the end. What a work is, and where its keys
+/// are, is looked up while those before it wait for their places.
 template <class Stored>
 __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk,
                              attend_pass pass, scattered_shared<Stored>& shared) {
@@ -69,30 +74,47 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
   std::uint32_t* const cursor = chunk.work_cursors + pass.group * chunk.ranges + pass.range;
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
   const cache_policy policy = keep_least();
-  std::uint32_t number = blockIdx.x;
-  for (block_ring at;; at.next()) {
-    block_work work{};
-    block_source source;
-    if (number < all) {
-      work = works[end - 1 - number];
-      source = {call, maps.rows_of_box, work.block / max_blocks, work.block % max_blocks};
-    }
-    std::uint32_t taken = 0;
-    if (lane == 0) taken = atomicAdd(cursor, 1u);
-    wait_for(shared.block_free + at.stage, at.parity ^ 1);
+  const auto take = [&] { return lane == 0 ? atomicAdd(cursor, 1u) : 0; };
+  const auto work_at = [&](std::uint32_t number) { return number < all ? works[end - 1 - number] : block_work{}; };
+  const auto source_of = [&](const block_work& work) -> block_source {
+    if (is_scaled<Stored> || work.count == 0) return {};
+    return {call, maps.rows_of_box, work.block / max_blocks, work.block % max_blocks};
+  };
+  work_ring published;
+  const auto publish = [&](const block_work& work) {
+    wait_for(shared.work_free + published.stage, published.parity ^ 1);
     if (lane == 0) {
-      shared.works[at.stage] = work;
-      arrive(shared.work_ready + at.stage);
+      shared.works[published.stage] = work;
+      arrive(shared.work_ready + published.stage);
     }
-    if (work.count == 0) return;
+    published.next();
+  };
+  std::uint32_t taken = take();
+  block_work work = work_at(blockIdx.x), next = work_at(gridDim.x + __shfl_sync(~0u, taken, 0));
+  taken = take();
+  block_source source = source_of(work);
+  publish(work);
+  for (panel_ring to; work.count > 0;) {
+    publish(next);
+    const block_work own = work;
+    const block_source from = source;
+    work = next;
+    source = source_of(work);
+    if (work.count > 0) {
+      next = work_at(gridDim.x + __shfl_sync(~0u, taken, 0));
+      taken = take();
+    }
     if constexpr (!is_scaled<Stored>) {
-      const auto head = static_cast<std::int32_t>(work.head);
-      bring_block(source, call.keys, maps.k, maps.rows_of_box, head, shared.keys[at.stage],
-                  shared.keys_ready + at.stage, policy);
-      bring_block(source, call.values, maps.v, maps.rows_of_box, head, shared.values[at.stage],
-                  shared.values_ready + at.stage, policy);
+      const auto head = static_cast<std::int32_t>(own.head);
+      wait_for(shared.panel_free + to.stage, to.parity ^ 1);
+      bring_block(from, call.keys, maps.k, maps.rows_of_box, head, shared.panels[to.stage],
+                  shared.panel_ready + to.stage, policy);
+      to.next();
+      wait_for(shared.panel_free + to.stage, to.parity ^ 1);
+      bring_block(from, call.values, maps.v, maps.rows_of_box, head, shared.panels[to.stage],
+                  shared.panel_ready + to.stage, policy);
+      to.next();
     }
-    number = gridDim.x + __shfl_sync(~0u, taken, 0);
   }
 }
 
@@ -100,17 +122,22 @@ __device__ void bring_blocks(const attend_call& call, const attend_maps& maps, c
 __device__ void widen_blocks(const attend_call& call, const attend_chunk& chunk,
                              scattered_shared<__nv_fp8_e4m3>& shared) {
   const auto max_blocks = static_cast<std::uint32_t>(chunk.max_blocks);
-  for (block_ring at;; at.next()) {
+  panel_ring to;
+  for (work_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
     const block_work work = shared.works[at.stage];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared.work_free + at.stage);
     if (work.count == 0) return;
     const auto head = static_cast<std::int32_t>(work.head);
     const std::uint32_t sequence = work.block / max_blocks, block = work.block % max_blocks;
     const scaled_rows keys(call, call.keys, sequence, head, block), values(call, call.values, sequence, head, block);
-    widen_block(keys, shared.keys[at.stage], shared.key_scales[at.stage]);
-    finish_block(shared.keys_ready + at.stage);
-    widen_block(values, shared.values[at.stage], shared.value_scales[at.stage]);
-    finish_block(shared.values_ready + at.stage);
+    for (const scaled_rows* rows : {&keys, &values}) {
+      wait_for(shared.panel_free + to.stage, to.parity ^ 1);
+      widen_block(*rows, shared.panels[to.stage], shared.scales[to.stage]);
+      finish_block(shared.panel_ready + to.stage);
+      to.next();
+    }
   }
 }
 
@@ -120,15 +147,22 @@ __device__ void bring_queries(const attend_call& call, const attend_maps& maps, 
   const int lane = threadIdx.x % 32;
   const token_pair* const pairs = chunk.pairs + pass.group * chunk.pairs_of_group();
   const cache_policy policy = keep_longest();
-  query_ring<Stored> to;
-  for (block_ring at;; at.next()) {
+  work_ring at;
+  // A work is published before the one before it is begun, so its pairs are read while queries of that are brought.
+  const auto read_work = [&](block_work& work, token_pair& pair) {
     wait_for(shared.work_ready + at.stage, at.parity);
-    const block_work work = shared.works[at.stage];
+    work = shared.works[at.stage];
     __syncwarp();
-    if (lane == 0) arrive(shared.block_free + at.stage);
-    if (work.count == 0) return;
+    if (lane == 0) arrive(shared.work_free + at.stage);
+    at.next();
+    pair = lane < static_cast<int>(work.count) ? pairs[work.first_pair + lane] : token_pair{};
+  };
+  query_ring<Stored> to;
+  block_work work, next;
+  token_pair pair, next_pair;
+  for (read_work(work, pair); work.count > 0; work = next, pair = next_pair) {
+    read_work(next, next_pair);
     const auto count = static_cast<int>(work.count);
-    const token_pair pair = lane < count ? pairs[work.first_pair + lane] : token_pair{};
     for (int first = 0; first < count; first += warpgroup_tokens, to.next()) {
       wait_for(shared.queries_free + to.stage, to.parity ^ 1);
       const int tokens = min(warpgroup_tokens, count - first), token = lane - first;
@@ -171,30 +205,44 @@ __device__ void store_partial(const attend_chunk& chunk, std::int64_t place, con
 template <class T, class Stored>
 __device__ void consume(const attend_call& call, const attend_chunk& chunk, attend_pass pass, int consumer,
                         scattered_shared<Stored>& shared) {
+  constexpr int consumers = scattered_shared<Stored>::consumers;
+  constexpr bool scaled = is_scaled<Stored>;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const float scale = call.scale * static_cast<float>(CUDART_L2E);
   const std::uint32_t first_pair = pass.first_pair(chunk);
+  const auto release = [lane](barrier* b) {
+    __syncwarp();
+    if (lane == 0) arrive(b);
+  };
   query_ring<Stored> from;
-  for (block_ring at;; at.next()) {
+  panel_ring keys_at, values_at;
+  values_at.next();
+  bool has_turn = false;
+  int until_own = consumer;  // tiles of the others before the next one of this warpgroup
+  for (work_ring at;; at.next()) {
     wait_for(shared.work_ready + at.stage, at.parity);
     const block_work work = shared.works[at.stage];
-    if (work.count == 0) return;
+    release(shared.work_free + at.stage);
+    if (work.count == 0) break;
+    bool has_panels = true;
     for (std::uint32_t first = 0; first < work.count; first += warpgroup_tokens, from.next()) {
-      if (from.stage % scattered_shared<Stored>::consumers != consumer) continue;
+      if (until_own-- > 0) continue;
+      until_own = consumers - 1;
+      const bool is_last = first + consumers * warpgroup_tokens >= work.count;
       wait_for(shared.queries_ready + from.stage, from.parity);
       const auto keys = static_cast<int>(shared.visible[from.stage][warp]);
-      wait_for(shared.keys_ready + at.stage, at.parity);
+      wait_for(shared.panel_ready + keys_at.stage, keys_at.parity);
       float scores[64];
       begin_products();
       score_block<T>(scores, k_major_descriptor(cuda::shared_address(shared.queries[from.stage])),
-                     k_major_descriptor(cuda::shared_address(shared.keys[at.stage])));
+                     k_major_descriptor(cuda::shared_address(shared.panels[keys_at.stage])));
       commit_products();
       finish_products<0>();
       pin(scores);
-      __syncwarp();
-      if (lane == 0) arrive(shared.queries_free + from.stage);
+      release(shared.queries_free + from.stage);
+      if constexpr (scaled) scale_columns(scores, shared.scales[keys_at.stage]);
+      if (is_last) release(shared.panel_free + keys_at.stage);
 
-      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.key_scales[at.stage]);
       if (keys < block_keys) hide_keys(scores, keys);
       float most[2], sum[2];
 #pragma unroll
@@ -202,23 +250,38 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
         most[half] = greatest_of_row(scores, half) * scale;
         sum[half] = cuda::row_sum(weigh_row(scores, half, scale, cuda::reference_score(most[half])));
       }
-      wait_for(shared.values_ready + at.stage, at.parity);
-      if constexpr (is_scaled<Stored>) scale_columns(scores, shared.value_scales[at.stage]);
+      wait_for(shared.panel_ready + values_at.stage, values_at.parity);
+      if constexpr (scaled) scale_columns(scores, shared.scales[values_at.stage]);
       std::uint32_t weights[key_steps][4];
       pack_weights<T>(scores, weights);
       float out[64];
       begin_products();
       weigh_block<T>(out, weights,
-                     mn_major_descriptor(cuda::shared_address(shared.values[at.stage]), block_panel_bytes), false);
+                     mn_major_descriptor(cuda::shared_address(shared.panels[values_at.stage]), block_panel_bytes),
+                     false);
       commit_products();
       finish_products<0>();
       pin(out);
+      if (is_last) {
+        release(shared.panel_free + values_at.stage);
+        has_panels = false;
+      }
+      if (!has_turn) begin_in_turn();
+      has_turn = true;
       if (first + warp < work.count)
         store_partial<T>(chunk, work.first_pair + first + warp - first_pair, out, most, sum);
     }
-    __syncwarp();
-    if (lane == 0) arrive(shared.block_free + at.stage);
+    if (has_panels) {
+      // None of its tiles is this warpgroup's. A place is given back once for each time that it was filled.
+      wait_for(shared.panel_ready + keys_at.stage, keys_at.parity);
+      release(shared.panel_free + keys_at.stage);
+      wait_for(shared.panel_ready + values_at.stage, values_at.parity);
+      release(shared.panel_free + values_at.stage);
+    }
+    keys_at.next(), keys_at.next();
+    values_at.next(), values_at.next();
   }
+  if (!has_turn) begin_in_turn();
 }
 
 template <class T, class Stored>
@@ -228,8 +291,11 @@ __global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
   using S = scattered_shared<Stored>;
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<S*>(memory);
-  begin_in_turn();
-  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) return;
+  // Lists, keys and queries are older than the kernel before, which still reads what this one will write over.
+  if (blockIdx.x >= pass.end_work(chunk) - pass.first_work(chunk)) {
+    begin_in_turn();
+    return;
+  }
   if (threadIdx.x == 0) shared.make_barriers();
   __syncthreads();
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
@@ -246,124 +312,15 @@ __global__ void __launch_bounds__(scattered_shared<Stored>::threads, 1)
   }
 }
 
-/// A warp for each token of the heads of a group.
-constexpr int combine_warps = 4;
-
-/// What a token has so far, as the lanes of a warp have it: rows g and g + 8 of columns 8n + 2t and + 1, lane 4g + t;
-/// greatest score and sum of row `lane % 16`. Between passes it is the output that it would be without later blocks.
-template <class T>
-struct token_state {
-  float out[64];
-  float most, sum;
-
-  __device__ void add(const uint4& four, int part, float factor) {
-    const std::uint32_t words[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 values = cuda::storage<T>::widen(reinterpret_cast<const typename cuda::storage<T>::pair&>(words[i]));
-      const int first = (part % 4 * 4 + i) * 4 + part / 4 * 2;
-      out[first] = __fmaf_rn(values.x, factor, out[first]);
-      out[first + 1] = __fmaf_rn(values.y, factor, out[first + 1]);
-    }
-  }
-  /// What write_token wrote, times the weights of its rows, which are in lanes 0 to 15.
-  __device__ void add_output(const attend_call& call, std::int64_t row, std::int64_t head, float weight) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const float weights[2] = {__shfl_sync(~0u, weight, g), __shfl_sync(~0u, weight, g + 8)};
-#pragma unroll
-    for (int part = 0; part < 8; ++part) {
-      const int r = g + part / 4 * 8;
-      const char* const from =
-          call.out + (row * call.out_row_stride + (head * call.group + r) * call.out_head_stride) * 2;
-      uint4 got{};
-      if (r < call.group) got = __ldcg(reinterpret_cast<const uint4*>(from + (part % 4 * 4 + t) * 16));
-      std::uint32_t words[4] = {got.x, got.y, got.z, got.w};
-      transpose_words(words);
-      add({words[0], words[1], words[2], words[3]}, part, weights[part / 4]);
-    }
-  }
-};
-
-template <class T>
-__global__ void __launch_bounds__(32 * combine_warps)
-    combine_blocks(const __grid_constant__ attend_call call, const __grid_constant__ attend_chunk chunk,
-                   attend_pass pass) {
-  __shared__ float weights_of[combine_warps][most_listed][token_heads];
-  __shared__ std::uint32_t places_of[combine_warps][most_listed];
-  begin_in_turn();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
-  auto& weights = weights_of[warp];
-  auto& places = places_of[warp];
-  const std::int64_t item =
-      pass.group * chunk.heads_of_group * chunk.tokens_of_head() + std::int64_t{blockIdx.x} * combine_warps + warp;
-  const std::int64_t head = item / chunk.tokens_of_head(), local = item % chunk.tokens_of_head();
-  if (head >= min((pass.group + 1) * chunk.heads_of_group, chunk.heads)) return;
-  if (pass.first_work(chunk) == pass.end_work(chunk)) return;
-  const listed_token token = chunk.tokens[item];
-  const bool is_block = lane < static_cast<int>(token.count);
-  const listed_block block = is_block ? chunk.blocks[item * chunk.topk + lane] : listed_block{};
-  const unsigned lanes = __ballot_sync(~0u, is_block && block.pass == static_cast<unsigned>(pass.range));
-  const int count = __popc(lanes);
-  if (count == 0) return;
-  const bool has_earlier = __any_sync(~0u, is_block && block.pass < static_cast<unsigned>(pass.range));
-  const bool has_later = __any_sync(~0u, is_block && block.pass > static_cast<unsigned>(pass.range));
-  if (lanes >> lane & 1) places[__popc(lanes & ((1u << lane) - 1))] = block.place;
-  __syncwarp();
-
-  // A lane has a row, and every second block; the sums of both are added up in the order of blocks.
-  token_state<T> state{};
-  float2* const state_stats = chunk.state_stats + local * token_heads + lane % token_heads;
-  const float2 before = has_earlier ? *state_stats : float2{-CUDART_INF_F, 0};
-  state.most = before.x;
-  const int row = lane % token_heads, parity = lane / token_heads;
-  float most = state.most;
-  for (int i = parity; i < count; i += 2)
-    most = fmaxf(most, __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row).x);
-  most = fmaxf(most, __shfl_xor_sync(~0u, most, token_heads));
-  const float reference = cuda::reference_score(most);
-  for (int i = parity; i < count; i += 2) {
-    const float2 stats = __ldcg(chunk.partial_stats + std::int64_t{places[i]} * 16 + row);
-    weights[i][row] = stats.y * cuda::exp2_approximately(stats.x - reference);
-  }
-  __syncwarp();
-  if (has_earlier) {
-    state.sum = before.y * cuda::exp2_approximately(before.x - reference);
-    state.add_output(call, token.row, head, state.sum);
-  }
-  state.most = most;
-  for (int i = 0; i < count; ++i) state.sum += weights[i][row];
-
-#pragma unroll 2
-  for (int i = 0; i < count; ++i) {
-    const uint4* const from = chunk.partial_out + std::int64_t{places[i]} * 8 * 32 + lane;
-    uint4 parts[8];
-#pragma unroll
-    for (int part = 0; part < 8; ++part) parts[part] = __ldcs(from + part * 32);
-    const float factors[2] = {weights[i][g], weights[i][g + 8]};
-#pragma unroll
-    for (int part = 0; part < 8; ++part) state.add(parts[part], part, factors[part / 4]);
-  }
-  const float inverses[2] = {cuda::inverse_sum(__shfl_sync(~0u, state.sum, g)),
-                             cuda::inverse_sum(__shfl_sync(~0u, state.sum, g + 8))};
-  write_token<T>(call, token.row, head, state.out, inverses);
-  if (has_later) {
-    if (lane < token_heads) *state_stats = {state.most, state.sum};
-  } else if (lane < call.group) {
-    write_lse(call, token.row, head, row, state.most, state.sum);
-  }
-}
-
 template <class T, class Stored = T>
 void attend_as(const attend_call& call, const attend_maps& maps, const attend_chunk& chunk, cudaStream_t stream) {
   using S = scattered_shared<Stored>;
   cuda::allow_shared_memory(attend_blocks<T, Stored>, sizeof(S));
-  const std::int64_t tokens = chunk.heads_of_group * chunk.tokens_of_head();
-  const auto combine_grid = static_cast<unsigned>(cuda::ceil_div(tokens, combine_warps));
   for (attend_pass pass{}; pass.group < chunk.groups; ++pass.group)
     for (pass.range = 0; pass.range < chunk.ranges; ++pass.range) {
       launch_in_turn(attend_blocks<T, Stored>, static_cast<unsigned>(cuda::multiprocessors()), S::threads, sizeof(S),
                      stream, maps, call, chunk, pass);
-      launch_in_turn(combine_blocks<T>, combine_grid, 32 * combine_warps, 0, stream, call, chunk, pass);
+      combine_scattered_tokens(call, chunk, pass, stream);
     }
 }
 

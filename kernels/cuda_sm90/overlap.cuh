@@ -13,6 +13,9 @@ namespace msabench::cuda_sm90 {
 
 /// First of all in each thread of a kernel that launch_in_turn launches: all that was enqueued before is done after it,
 /// so a thread block may not end without. The next kernel may then begin as soon as there is room for it.
+///
+/// What was enqueued before the last kernel is done from the start, as each of that one's thread blocks has been here. So
+/// a thread that reads nothing else, and writes nothing that the last kernel reads, may come later or not at all.
 __device__ inline void begin_in_turn() {
   cuda::wait_for_previous();
   cuda::let_next_begin();

@@ -31,14 +31,17 @@ FAULTS = {
     "wide_stale_sums": ("cuda_sm90/wide_attention.cu", "out[j] *= factors[j / 2 % 2]", "out[j] *= 1", "dense/*"),
     # Values are multiplied by the scales of their keys.
     "scattered_other_scale": (
-        "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.value_scales[at.stage])", "scale_columns(scores, shared.key_scales[at.stage])",
+        "cuda_sm90/attend_scattered.cu", "scale_columns(scores, shared.scales[values_at.stage])", "scale_columns(scores, shared.scales[keys_at.stage])",
         "attend/*"),
     # What a token has of earlier ranges of blocks is left out.
     "scattered_lost_range": (
-        "cuda_sm90/attend_scattered.cu", "    state.add_output(call, token.row, head, state.sum);\n", "", "attend/*"),
+        "cuda_sm90/attend_combine.cu", "        sums.take_up(call_, own.row, head, low);\n", "", "attend/*"),
     # Sums of another greatest score are added up as they are.
     "scattered_stale_sums": (
-        "cuda_sm90/attend_scattered.cu", "stats.y * cuda::exp2_approximately(stats.x - reference)", "stats.y", "attend/*"),
+        "cuda_sm90/attend_combine.cu", "stats[i].y * cuda::exp2_approximately(stats[i].x - reference)", "stats[i].y", "attend/*"),
+    # Results of blocks are added up before they have come.
+    "scattered_unawaited_results": (
+        "cuda_sm90/attend_combine.cu", "        wait_for(ready_ + from_.stage, from_.parity);\n", "", "attend/*"),
     # A token of a tile reads what its neighbours have selected.
     "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
     # dS is multiplied while the other warpgroup writes it.
