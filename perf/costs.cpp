@@ -28,8 +28,8 @@ constexpr double handed_over_bytes_per_s = 0.5e9;
 // Less than this says more about the clock than about the machine.
 constexpr double shortest_seen_s = 0.05;
 
-double fewest_samples_s(double launch_s) {
-  return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup_launches + 10);
+double fewest_samples_s(double launch_s, int samples) {
+  return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup_launches + samples);
 }
 
 }  // namespace
@@ -96,6 +96,11 @@ double point_costs::rotations(double touched) const {
   return here_.cold ? static_cast<double>(rounds_until_reuse(touched, cold_factor * here_.cache_bytes)) : 1;
 }
 
+double point_costs::in_a_row_s(double launch_s) const {
+  constexpr double run_s = 0.25;  // and two launches at the least
+  return here_.on_device && launch_s <= stopping_rule{}.long_item_s ? 2 * std::max(run_s, 2 * launch_s) : 0;
+}
+
 double point_costs::point_s(const suite_point& p) const {
   double seconds = shortest_loop_s + 0.5, bytes = 0, touched = 0;
   for (const auto& c : p.cases) {
@@ -103,8 +108,10 @@ double point_costs::point_s(const suite_point& p) const {
     bytes += set_bytes(c, asked);
     seconds += inputs_s(c, asked);
     touched += least_work(c, asked).compulsory_bytes;
-    for (int i = 0; i < here_.implementations; ++i)
-      seconds += fewest_samples_s(launch_s(c, asked, i)) + verification_s(c);
+    for (int i = 0; i < here_.implementations; ++i) {
+      const double one_s = launch_s(c, asked, i);
+      seconds += fewest_samples_s(one_s, here_.fewest_samples) + in_a_row_s(one_s) + verification_s(c);
+    }
   }
   return seconds + copies_s(copied(bytes, touched));
 }

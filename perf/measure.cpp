@@ -92,7 +92,7 @@ class measurement {
     take_device(first);
     assumed_ = ceilings_of(first.probes);
     costs_.begin(assumed_, {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()),
-                            others_, available_cores()});
+                            others_, available_cores(), fewest_samples()});
     for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
     if (is_whole()) points = spread(std::move(points));
     events_.planned(run_);
@@ -103,7 +103,11 @@ class measurement {
       // A chunk without a time says nothing that the sums do not.
       if (is_whole() && costs_.point_s(points[i]) > left) continue;
       double weight = 0;
-      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
+      for (std::size_t j = i; j < points.size(); ++j) {
+        const double point_s = costs_.point_s(points[j]);
+        // Chunks that won't come to their turn have no share in the time.
+        if (!is_whole() || weight + point_s <= left) weight += point_s;
+      }
       run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
       if (run_.partial) return;
       events_.measured(run_.points.back());
@@ -139,6 +143,12 @@ class measurement {
 
  private:
   bool is_whole() const { return setup_.what.suite == perf_suite::prefill_whole; }
+
+  // A chunk is a part of a launch that takes seconds as a whole.
+  int fewest_samples() const {
+    const stopping_rule usual;
+    return static_cast<int>(is_whole() ? usual.min_long_samples : usual.min_samples);
+  }
 
   static std::vector<suite_point> spread(std::vector<suite_point> points) {
     std::vector<suite_point> ordered;
@@ -426,7 +436,7 @@ class measurement {
     budget_s -= costs_.copies_s(copied);
     for (const auto& c : all)
       if (c.runs) budget_s -= costs_.verification_s(c.definition);
-    budget_s = std::max(budget_s, shortest_loop_s);
+    budget_s = std::max({budget_s, shortest_loop_s, is_whole() ? fewest_samples_s(all) : 0});
     std::size_t at = 0;
     double in_a_row_budget_s = 0;
     for (const auto& c : all) {
@@ -442,6 +452,7 @@ class measurement {
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
     how.timing.warmup = warmup_launches;
+    how.timing.min_samples = fewest_samples();
     how.timing.graph = with_.on_device && point.query_tokens <= most_graph_tokens;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
     how.timing.min_seconds = shortest_loop_s;
@@ -461,6 +472,14 @@ class measurement {
         seconds_since(start_) + seen.seconds + costs_.copies_s(copied) <= setup_.budget_s)
       seen = with_.timing->run(sides, how);
     take(std::move(seen), all, point);
+  }
+
+  // A chunk whose inputs took longer than they were taken to is timed nevertheless: without a time it says nothing.
+  double fewest_samples_s(const std::list<candidate>& all) const {
+    double seconds = 0;
+    for (const auto& c : all)
+      if (c.runs) seconds += (warmup_launches + fewest_samples()) * c.predicted_s + costs_.in_a_row_s(c.predicted_s);
+    return seconds;
   }
 
   static double time_limit_s(const std::list<candidate>& all, double budget_s) {
