@@ -5,8 +5,8 @@
 // MSABENCH_FAKE_COMPARISON is `blind`; those that make checksums do, and add nothing if MSABENCH_FAKE_CHECKSUM is. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
-// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
-// MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
+// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads,
+// or makes checksums of, MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
 // if MSABENCH_FAKE_MAPPING is `refused`.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,16 +98,6 @@ void compare(void** arguments, std::uint64_t element_bytes) {
     *argument<std::uint32_t*>(arguments, 3) = 1;
 }
 
-template <class Element>
-void add_checksum(void** arguments) {
-  const char* const how = std::getenv("MSABENCH_FAKE_CHECKSUM");
-  if (how != nullptr && std::string(how) == "blind") return;
-  const auto* const at = argument<const Element*>(arguments, 0);
-  const auto count = argument<std::uint64_t>(arguments, 1), place = argument<std::uint64_t>(arguments, 2);
-  for (std::uint64_t i = 0; i < count; ++i)
-    *argument<std::uint64_t*>(arguments, 3) += msabench::mixed_word(at[i], place + i * sizeof(Element));
-}
-
 bool may_copy() {
   static const char* const most = std::getenv("MSABENCH_FAKE_COPIES");
   static std::size_t copies = 0;
@@ -125,6 +115,17 @@ void take_as_long_as_a_download(std::size_t bytes) {
   static const char* const rate = std::getenv("MSABENCH_FAKE_DOWNLOADS");
   if (rate != nullptr)
     std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / std::strtod(rate, nullptr)));
+}
+
+template <class Element>
+void add_checksum(void** arguments) {
+  const char* const how = std::getenv("MSABENCH_FAKE_CHECKSUM");
+  if (how != nullptr && std::string(how) == "blind") return;
+  const auto* const at = argument<const Element*>(arguments, 0);
+  const auto count = argument<std::uint64_t>(arguments, 1), place = argument<std::uint64_t>(arguments, 2);
+  take_as_long_as_a_download(count * sizeof(Element));
+  for (std::uint64_t i = 0; i < count; ++i)
+    *argument<std::uint64_t*>(arguments, 3) += msabench::mixed_word(at[i], place + i * sizeof(Element));
 }
 
 }  // namespace
