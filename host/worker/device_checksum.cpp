@@ -19,37 +19,48 @@ namespace {
 
 constexpr std::uint64_t word_bytes = 8;
 
-// for (i = number of this thread; i < n; i += number of all threads) own += mixed_word(at[i], place + i * bytes of an element);
+// for (p = number of this block; p < n; p += number of blocks) {
+//   elements of pieces[p] of the region, by the threads of the block in turn: own += mixed_word(element, its place);
+// }
 // *sum += own, at once.
 std::string kernel_of(unsigned bytes) {
   return fmt::format(R"(
-.visible .entry checksum_{bytes}(.param .u64 at, .param .u64 n, .param .u64 place, .param .u64 sum) {{
+.visible .entry checksum_{bytes}(.param .u64 region, .param .u64 pieces, .param .u64 n, .param .u64 sum) {{
   .reg .pred %past;
   .reg .u32 %block, %threads, %thread, %blocks;
-  .reg .u64 %a, %count, %first, %to, %i, %stride, %wide, %offset, %address, %x, %salt, %high, %own;
-  ld.param.u64 %a, [at];
-  ld.param.u64 %count, [n];
-  ld.param.u64 %first, [place];
+  .reg .u64 %from, %table, %all, %to, %p, %skip, %entry, %begin, %count, %first, %i, %stride, %offset, %place, %address, %x, %salt, %high, %own;
+  ld.param.u64 %from, [region];
+  ld.param.u64 %table, [pieces];
+  ld.param.u64 %all, [n];
   ld.param.u64 %to, [sum];
-  cvta.to.global.u64 %a, %a;
+  cvta.to.global.u64 %from, %from;
+  cvta.to.global.u64 %table, %table;
   cvta.to.global.u64 %to, %to;
   mov.u32 %block, %ctaid.x;
   mov.u32 %threads, %ntid.x;
   mov.u32 %thread, %tid.x;
   mov.u32 %blocks, %nctaid.x;
-  mul.wide.u32 %i, %block, %threads;
-  cvt.u64.u32 %wide, %thread;
-  add.u64 %i, %i, %wide;
-  mul.wide.u32 %stride, %blocks, %threads;
+  cvt.u64.u32 %p, %block;
+  cvt.u64.u32 %skip, %blocks;
+  cvt.u64.u32 %first, %thread;
+  cvt.u64.u32 %stride, %threads;
   mov.u64 %own, 0;
-again:
-  setp.ge.u64 %past, %i, %count;
+piece:
+  setp.ge.u64 %past, %p, %all;
   @%past bra done;
+  shl.b64 %entry, %p, 4;
+  add.u64 %entry, %table, %entry;
+  ld.global.v2.u64 {{%begin, %count}}, [%entry];
+  add.u64 %p, %p, %skip;
+  mov.u64 %i, %first;
+element:
+  setp.ge.u64 %past, %i, %count;
+  @%past bra piece;
   mul.lo.u64 %offset, %i, {bytes};
-  add.u64 %address, %a, %offset;
+  add.u64 %place, %begin, %offset;
+  add.u64 %address, %from, %place;
   ld.global.u{bits} %x, [%address];
-  add.u64 %salt, %first, %offset;
-  add.u64 %salt, %salt, 1;
+  add.u64 %salt, %place, 1;
   mul.lo.u64 %salt, %salt, 0x{place:X};
   add.u64 %x, %x, %salt;
   shr.u64 %high, %x, 30;
@@ -62,7 +73,7 @@ again:
   xor.b64 %x, %x, %high;
   add.u64 %own, %own, %x;
   add.u64 %i, %i, %stride;
-  bra again;
+  bra element;
 done:
   red.global.add.u64 [%to], %own;
   ret;
@@ -78,7 +89,8 @@ const char* kernels() {
 }
 
 constexpr unsigned threads = 256;
-constexpr std::uint64_t most_blocks = 1024;  // each thread ends with an addition in one place
+constexpr std::uint64_t most_blocks = 1024;                    // each thread ends with an addition in one place
+constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;  // of a block at a time
 
 // Up to the first whole word, whole words, and the rest.
 struct parts {
@@ -140,6 +152,7 @@ std::uint64_t checksum_on_host(const std::byte* region, const protocol::byte_ran
 
 device_checksum::~device_checksum() {
   if (sum_ != 0) device_->release(sum_);
+  if (pieces_ != 0) device_->release(pieces_);
 }
 
 std::uint64_t device_checksum::of(device_address region, const protocol::byte_ranges& ranges) {
@@ -148,17 +161,21 @@ std::uint64_t device_checksum::of(device_address region, const protocol::byte_ra
 }
 
 std::uint64_t device_checksum::sum_of(device_address region, const protocol::byte_ranges& ranges) {
-  std::uint64_t sum = 0;
-  device_->settle();
-  device_->upload(sum_, &sum, sizeof sum);
+  // A cache in pages has many ranges: in a launch for each the launches would take most of the time.
+  std::vector<piece> words, bytes;
   for (const auto& [begin, end] : ranges) {
     const parts p = parts_of(begin, end);
     const std::uint64_t first = begin + p.front, past = first + p.words * word_bytes;
-    launch("checksum_1", region + begin, p.front, begin);
-    launch("checksum_8", region + first, p.words, first);
-    launch("checksum_1", region + past, p.back, past);
+    if (p.front > 0) bytes.push_back({begin, p.front});
+    for (std::uint64_t at = first; at < past; at += piece_bytes)
+      words.push_back({at, std::min(piece_bytes, past - at) / word_bytes});
+    if (p.back > 0) bytes.push_back({past, p.back});
   }
+  std::uint64_t sum = 0;
   device_->settle();
+  device_->upload(sum_, &sum, sizeof sum);
+  launch("checksum_1", region, bytes);
+  launch("checksum_8", region, words);
   device_->download(&sum, sum_, sizeof sum);
   return sum;
 }
@@ -183,11 +200,20 @@ void device_checksum::prepare() {
   }
 }
 
-void device_checksum::launch(const char* kernel, device_address at, std::uint64_t count, std::uint64_t place) {
-  if (count == 0) return;
-  void* parameters[] = {&at, &count, &place, &sum_};
-  const auto blocks = static_cast<unsigned>(std::min((count + threads - 1) / threads, most_blocks));
+void device_checksum::launch(const char* kernel, device_address region, const std::vector<piece>& pieces) {
+  if (pieces.empty()) return;
+  if (pieces.size() > capacity_) {
+    if (pieces_ != 0) device_->release(pieces_);
+    pieces_ = 0;
+    capacity_ = pieces.size();
+    pieces_ = device_->allocate(capacity_ * sizeof(piece));
+  }
+  device_->upload(pieces_, pieces.data(), pieces.size() * sizeof(piece));
+  std::uint64_t count = pieces.size();
+  void* parameters[] = {&region, &pieces_, &count, &sum_};
+  const auto blocks = static_cast<unsigned>(std::min(count, most_blocks));
   device_->launch_kernel(device_->load_kernel(kernels(), kernel), blocks, threads, parameters, nullptr);
+  device_->settle();
 }
 
 }  // namespace msabench

@@ -4,8 +4,10 @@
 // deceive it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "host/protocol_tensors.h"
 #include "host/worker/cuda_driver.h"
@@ -29,10 +31,15 @@ class device_checksum {
  private:
   void prepare();
   std::uint64_t sum_of(device_address region, const protocol::byte_ranges& ranges);
-  void launch(const char* kernel, device_address at, std::uint64_t count, std::uint64_t place);
+  // As the kernels read it.
+  struct piece {
+    std::uint64_t begin, elements;
+  };
+  void launch(const char* kernel, device_address region, const std::vector<piece>& pieces);
 
   std::shared_ptr<cuda_device> device_;
-  device_address sum_ = 0;  // 0 before the first use
+  device_address sum_ = 0, pieces_ = 0;  // 0 before the first use
+  std::size_t capacity_ = 0;             // of pieces_
 };
 
 }  // namespace msabench

@@ -121,11 +121,15 @@ template <class Element>
 void add_checksum(void** arguments) {
   const char* const how = std::getenv("MSABENCH_FAKE_CHECKSUM");
   if (how != nullptr && std::string(how) == "blind") return;
-  const auto* const at = argument<const Element*>(arguments, 0);
-  const auto count = argument<std::uint64_t>(arguments, 1), place = argument<std::uint64_t>(arguments, 2);
-  take_as_long_as_a_download(count * sizeof(Element));
-  for (std::uint64_t i = 0; i < count; ++i)
-    *argument<std::uint64_t*>(arguments, 3) += msabench::mixed_word(at[i], place + i * sizeof(Element));
+  const auto region = argument<std::uint64_t>(arguments, 0), pieces = argument<std::uint64_t>(arguments, 2);
+  const auto* const table = argument<const std::uint64_t*>(arguments, 1);
+  for (std::uint64_t p = 0; p < pieces; ++p) {
+    const std::uint64_t begin = table[2 * p], count = table[2 * p + 1];
+    take_as_long_as_a_download(count * sizeof(Element));
+    const auto* const at = reinterpret_cast<const Element*>(region + begin);
+    for (std::uint64_t i = 0; i < count; ++i)
+      *argument<std::uint64_t*>(arguments, 3) += msabench::mixed_word(at[i], begin + i * sizeof(Element));
+  }
 }
 
 }  // namespace
