@@ -39,6 +39,8 @@ constexpr std::int64_t most_graph_tokens = 16;
 constexpr double usable_memory = 0.8;
 // Of a run of launches back to back: the power limit of a GPU bites after 40 to 80 ms.
 constexpr double in_a_row_s = 0.15;
+// For what launches take beyond what they were taken to, and for clocks that recover in between.
+constexpr double room_for_launches = 1.2;
 constexpr std::int64_t most_sets_in_a_row = 4096;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
@@ -436,7 +438,11 @@ class measurement {
     budget_s -= costs_.copies_s(copied);
     for (const auto& c : all)
       if (c.runs) budget_s -= costs_.verification_s(c.definition);
-    budget_s = std::max({budget_s, shortest_loop_s, is_whole() ? fewest_samples_s(all) : 0});
+    const double fewest_s = is_whole() ? fewest_samples_s(all) : 0;
+    double least_in_a_row_s = 0;
+    for (const auto& c : all)
+      if (c.runs && is_whole()) least_in_a_row_s += room_for_launches * costs_.in_a_row_s(c.predicted_s);
+    budget_s = std::max({budget_s, shortest_loop_s, fewest_s + least_in_a_row_s});
     std::size_t at = 0;
     double in_a_row_budget_s = 0;
     for (const auto& c : all) {
@@ -446,7 +452,8 @@ class measurement {
       // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
       in_a_row_budget_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
     }
-    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, budget_s / 2) : 0;
+    const double in_a_row_share_s = is_whole() ? budget_s - std::max(fewest_s, budget_s / 2) : budget_s / 2;
+    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, in_a_row_share_s) : 0;
     budget_s -= in_a_row_budget_s;
     run_spec how;
     how.poison_seed = setup_.what.seed;
@@ -478,7 +485,7 @@ class measurement {
   double fewest_samples_s(const std::list<candidate>& all) const {
     double seconds = 0;
     for (const auto& c : all)
-      if (c.runs) seconds += (warmup_launches + fewest_samples()) * c.predicted_s + costs_.in_a_row_s(c.predicted_s);
+      if (c.runs) seconds += room_for_launches * (warmup_launches + fewest_samples()) * c.predicted_s;
     return seconds;
   }
 
