@@ -12,7 +12,6 @@
 
 #include "core/environment_error.h"
 #include "core/error.h"
-#include "core/selection_counts.h"
 #include "core/statistics.h"
 #include "core/units.h"
 #include "host/implementation.h"
@@ -22,6 +21,7 @@
 #include "perf/costs.h"
 #include "perf/figures.h"
 #include "perf/forward.h"
+#include "perf/selected.h"
 #include "perf/topk.h"
 #include "perf/verify.h"
 #include "perf/whole.h"
@@ -44,17 +44,6 @@ constexpr double room_for_launches = 1.2;
 constexpr std::int64_t most_sets_in_a_row = 4096;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
-
-// What was selected, where ids in canonical form tell; nothing for a tensor that is laid out otherwise.
-std::optional<selection_counts> counts_of(const tensor_view* ids, const case_spec& c, const problem& p) {
-  const auto batch = sequences(c);
-  if (!ids || ids->data == nullptr || ids->desc.type != i32 || ids->desc.shape.size() != 3) return std::nullopt;
-  if (ids->desc.shape[0] != query_rows(batch) || ids->desc.shape[1] != p.hkv || ids->desc.shape[2] != p.topk ||
-      ids->desc.span_elements() != ids->desc.elements())
-    return std::nullopt;
-  const auto* first = static_cast<const std::int32_t*>(ids->data);
-  return count_selection({first, static_cast<std::size_t>(ids->desc.elements())}, batch, p.hkv, p.block, p.topk);
-}
 
 // What nobody should need: of a process that starts and has so many seconds of samples, and of the slowest kernel.
 double process_limit_s(double budget_s) { return 60 + 3 * budget_s; }
@@ -96,7 +85,7 @@ class measurement {
     costs_.begin(assumed_, {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()),
                             others_, available_cores(), fewest_samples()});
     for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
-    if (is_whole()) points = spread(std::move(points));
+    if (is_whole()) points = in_spread_order(std::move(points));
     events_.planned(run_);
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
@@ -150,12 +139,6 @@ class measurement {
   int fewest_samples() const {
     const stopping_rule usual;
     return static_cast<int>(is_whole() ? usual.min_long_samples : usual.min_samples);
-  }
-
-  static std::vector<suite_point> spread(std::vector<suite_point> points) {
-    std::vector<suite_point> ordered;
-    for (const std::size_t at : spread_order(points.size())) ordered.push_back(std::move(points[at]));
-    return ordered;
   }
 
   void take_device(const timed_observation& first) {
