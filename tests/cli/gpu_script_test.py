@@ -319,6 +319,20 @@ class GpuScript(ProgramTest):
         self.assertIn("is of another commit or plugin", text)
         self.assertEqual(json.loads((self.out / "conform-example.json").read_text())["implementation"]["name"], "cpu")
 
+    def test_nothing_to_do_is_no_pass(self):
+        self.assertIn("faults: nothing to do", self.gpu("faults", "--out", self.out, code=3))
+        shutil.copy(plugin("crash_run"), self.dist / "cuda" / "fault_crash.so")
+        (self.dist / "cuda" / "example.so").unlink()
+        for part in ["conform", "perf", "sanitize", "all"]:
+            with self.subTest(part):
+                text = self.gpu(part, "--out", self.out, code=3)
+                self.assertIn("PLUGIN: none is built in for CUDA", text)
+                self.assertNotIn("passed", text)
+        # That the program doesn't list anything is told as that.
+        program = self.dist / "bin" / "msabench"
+        self.script(program, program.read_text().replace("arguments=()", '[[ "$*" != "list implementations" ]] || exit 1\narguments=()', 1))
+        self.assertIn("doesn't list its implementations", self.gpu("conform", "--out", self.out, code=70))
+
     def test_bad_arguments(self):
         many = [self.folder / f"p{i}.so" for i in range(8)] + [self.folder / "odd name.so"]
         for each in many:
