@@ -196,6 +196,30 @@ class GpuScript(ProgramTest):
         self.assertIn("| perf | decode | example | passed |", page)
         self.assertTrue(all(c["verdict"] == "pass" for c in report["cases"]))
 
+    def test_the_page_of_all_tells_of_the_files_that_were_merged(self):
+        old, new, merged = self.folder / "old", self.folder / "new", self.folder / "merged"
+        example = self.dist / "cuda" / "example.so"
+        self.gpu("perf", "--out", old, code=0)
+        shutil.copy(example, self.dist / "cuda" / "another.so")
+        self.gpu("perf", "--out", old, self.dist / "cuda" / "another.so", code=0)
+        shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", example)
+        self.gpu("conform", "--out", new, example, code=0)
+        self.gpu("merge", "--out", merged, old, new, code=2)
+        self.assertNotIn("| perf |", (merged / "summary.md").read_text())
+        self.assertEqual(list((merged / "example").glob("perf-*")), [])
+        self.gpu("perf", "--out", new, example, code=0)
+        self.gpu("merge", "--out", merged, old, new, code=2)
+        page = (merged / "summary.md").read_text()
+        self.assertEqual([page.count(f"| perf | {item} | example | passed |") for item in TIMED], [1] * len(TIMED))
+        self.assertNotIn("another", page)
+        # Of another commit: one page can't tell of both.
+        other = self.folder / "other"
+        other.mkdir()
+        report = json.loads((new / "conform-example.json").read_text())
+        report["suite"]["commit"] = "0" * 40
+        (other / "conform-zebra.json").write_text(json.dumps(report, indent=2))
+        self.assertIn("merge them apart", self.gpu("merge", "--out", merged, new, other, code=64))
+
     def test_planted_faults_have_to_be_rejected(self):
         fault = self.dist / "cuda" / "fault_none.so"
         shutil.copy(self.dist / "cuda" / "example.so", fault)
