@@ -175,6 +175,32 @@ class GpuScript(ProgramTest):
     def test_what_takes_too_long_is_left(self):
         text = self.gpu("sanitize", "--out", self.out, "--seconds", 1, code=2)
         self.assertIn("8 left", text)
+        # It takes three times the 65 s that a tool may need to see that it is usable and to judge something.
+        self.assertIn("8 left", self.gpu("sanitize", "--out", self.out, "--seconds", 190, code=2))
+
+    def test_a_sanitizer_goes_on_where_the_time_was_over(self):
+        script = self.dist / "ci" / "gpu"
+        text = script.read_text()
+        # The time is over once some cases of FAKE_LATE are done.
+        late = text.replace("keep_pieces() {\n", 'keep_pieces() {\n  [[ "$3" != "${FAKE_LATE:-}" ]] || SECONDS=100000\n')
+        self.assertNotEqual(text, late)
+        self.script(script, late)
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=2, FAKE_LATE="example")
+        self.assertIn("sanitize memcheck of example: 1 of 2 operators done", text)
+        self.assertIn("7 left", text)
+        self.assertEqual([p["of"] for p in self.parts()], ["suite"])
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=0)
+        self.assertEqual({p["state"] for p in self.parts()}, {"passed"})
+        self.assertIn("sanitize memcheck of example: passed", text)
+        pieces = [line.split("\t") for line in (self.out / "sanitize.tsv").read_text().splitlines()]
+        seen = [[p[3], p[5]] for p in pieces if p[:2] == ["memcheck", "example"]]
+        if self.clean():
+            self.assertEqual(seen, [["combine/*", "passed"], ["select/*", "passed"]])
+        # A failure stands, whatever is left.
+        shutil.rmtree(self.out)
+        error = f"memcheck *--impl {self.dist}/cuda/example.so*--level sanitize*"
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=1, FAKE_LATE="example", FAKE_ERROR=error)
+        self.assertIn('memcheck of example: FAILED: combine/*: 2 errors: Invalid __global__ write of "4\\5" bytes; 1 of 2 operators not tried', text)
 
     def test_parts_of_several_sessions_make_one_report(self):
         first, second, merged = self.folder / "first", self.folder / "second", self.folder / "merged"
