@@ -47,6 +47,12 @@ if [[ "${arguments[0]}" == perf ]]; then
   echo "perf ended"
   exit "${FAKE_PERF:-0}"
 fi
+# It fails, and says nothing of cases; or runs nothing any more.
+if [[ -n "${FAKE_SILENT:-}" && "${arguments[0]}" == check && "${arguments[*]}" != *--json* ]]; then exit 1; fi
+if [[ -n "${FAKE_LOST:-}" && "${arguments[0]}" == repro ]]; then
+  echo "device lost"
+  exit 1
+fi
 # Whatever the build tree has of them, this dist has none built in for CUDA.
 if [[ "${arguments[*]}" == "list implementations" ]]; then
   PROGRAM list implementations | awk '$2 != "cuda"'
@@ -256,6 +262,22 @@ class GpuScript(ProgramTest):
         self.assertEqual(text.count("failed   faults fault_none"), 1)
         self.assertIn("faults fault_untried of suite: no session has run it", text)
 
+    def test_a_fault_is_rejected_by_something_that_it_did(self):
+        fault = self.dist / "cuda" / "fault_one.so"
+        # A result that is wrong says so itself.
+        shutil.copy(plugin("change_input"), fault)
+        self.assertIn("faults fault_one of suite: passed", self.gpu("faults", "--out", self.out, code=0, FAKE_LOST="1"))
+        # A process that ended may have lost a device that was lost before.
+        shutil.rmtree(self.out)
+        shutil.copy(plugin("crash_run"), fault)
+        text = self.gpu("faults", "--out", self.out, code=4, FAKE_LOST="1")
+        self.assertIn("not run: rejected by the selftest: crash; but then a known-good kernel doesn't run either: device lost", text)
+        self.assertIn("passed, ", self.gpu("faults", "--out", self.out, code=0))
+        # A failure of nothing.
+        shutil.rmtree(self.out)
+        shutil.copy(self.dist / "cuda" / "example.so", fault)
+        self.assertIn("fault_one of suite: not run: exit 1", self.gpu("faults", "--out", self.out, code=4, FAKE_SILENT="1"))
+
     def test_faults_of_the_plugin_cuda_come_in_an_archive(self):
         kernels = self.folder / "kernels"
         kernels.mkdir()
@@ -265,13 +287,13 @@ class GpuScript(ProgramTest):
         subprocess.run(["tar", "-cJf", self.dist / "cuda" / "kernel_faults.tar.xz", "-C", kernels, "cases.txt", "select_crash.so", "select_nothing.so"], check=True)
         text = self.gpu("faults", "--out", self.out, "--jobs", 2, code=1)
         self.assertIn("faults select_crash of suite: passed", text)
-        self.assertIn("rejected by the selftest", text)
+        self.assertIn("rejected by the selftest: crash", text)
         self.assertIn("faults select_nothing of suite: FAILED: a planted fault that is NOT rejected", text)
         self.assertEqual({p["item"] for p in self.parts()}, {"select_crash", "select_nothing"})
         self.gpu("conform", "--out", self.out, self.dist / "cuda" / "example.so", code=0)
         self.gpu("merge", "--out", self.folder / "merged", self.out, code=1)
         page = (self.folder / "merged" / "summary.md").read_text()
-        self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest |", page)
+        self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest: crash |", page)
         self.assertIn("| faults | select_nothing | suite | failed |", page)
 
     def test_shards_are_judged_at_once_and_alone_where_memory_is_short(self):
