@@ -30,25 +30,44 @@ expected_parts() { # expected_parts NAME SHA256
 
 # Of the text of `msabench merge`, in a line.
 result_of() { awk '/^(PASSED|FAILED|INCOMPLETE|PARTIAL|NOTHING)/ { on = 1 } /^reports:/ { on = 0 } on { printf "%s ", $0 }' "$1"; }
-# summary COMMIT DEVICE ROWS...: a page of all plugins, and of what was run beside level core.
+# summary COMMIT DEVICE FILES ROWS...: a page of all plugins, and of what was run beside level core of these FILES ("NAME SHA256"
+# a line) or of the suite.
 summary() {
+  local files="$3"
   echo "<!-- SPDX-License-Identifier: Apache-2.0 -->"
   printf '# Level core on %s\n\nSuite at commit %s.\n\n| plugin | |\n|---|---|\n' "$2" "$1"
-  shift 2
+  shift 3
   printf '%s\n' "$@"
   printf '\n## Faults, sanitizers, speed\n\n| part | what | of | | |\n|---|---|---|---|---|\n'
   # Of several lines about one thing a failure stands, then what has run, then the last one.
-  sed -n 's/^{"part":"\([^"]*\)","item":"\([^"]*\)","of":"\([^"]*\)".*,"state":"\([^"]*\)","seconds":[^,]*,"detail":"\(.*\)"}$/\1\t\2\t\3\t\4\t\5/p' \
-    "${parts[@]}" /dev/null | awk -F '\t' '
+  sed -n 's/^{"part":"\([^"]*\)","item":"\([^"]*\)","of":"\([^"]*\)","sha256":"\([^"]*\)".*,"state":"\([^"]*\)","seconds":[^,]*,"detail":"\(.*\)"}$/\1\t\2\t\3\t\5\t\6\t\4/p' \
+    "${parts[@]}" /dev/null | files="$files" awk -F '\t' '
+      BEGIN {
+        count = split(ENVIRON["files"], lines, "\n")
+        for (i = 1; i <= count; ++i) merged[lines[i]]
+      }
       $1 == "conform" { next }
+      $3 != "suite" && !(($3 " " $6) in merged) { next }
       { key = $1 " | " $2 " | " $3; gsub(/[|]/, "/", $5); rank = $4 == "failed" ? 3 : $4 == "passed" ? 2 : 1 }
       !(key in best) { order[++n] = key }
       rank >= best[key] { best[key] = rank; text[key] = "| " key " | " $4 " | " $5 " |" }
       END { for (i = 1; i <= n; ++i) print text[order[i]] }'
 }
 
+take_speed() { # take_speed ARCHIVE SHA256 FOLDER: into it, those reports that are of this file and of $commit
+  local report
+  rm -rf "$work/speed"
+  mkdir "$work/speed"
+  tar -xzf "$1" -C "$work/speed" || fail 70 "$1 can't be unpacked"
+  for report in "$work/speed"/*.json; do
+    if [[ -f "$report" && "$(value commit "$report")" == "$commit" ]] && grep -qF "\"$2\"" "$report"; then
+      mv "$report" "${report%.json}.md" "$3"
+    fi
+  done
+}
+
 merge() {
-  local folder name target reports given worst=0 code results=()
+  local folder name target reports given worst=0 code results=() sha files="" of=""
   ((${#folders[@]} > 0)) || fail 64 "FOLDER: none given; name the --out folders of the parts"
   for folder in "${folders[@]}"; do [[ -d "$folder" ]] || fail 64 "FOLDER $folder: is no folder"; done
   for msabench in "$dist/bin/msabench" "$root/build/release/bin/msabench" ""; do [[ ! -x "$msabench" ]] || break; done
@@ -63,7 +82,13 @@ merge() {
     commit="$(value commit "${reports[0]}")" dirty="$(value dirty "${reports[0]}")"
     out="$work"
     rm -f "$work/parts.jsonl"
-    expected_parts "$name" "$(sha256_in "${reports[0]}")" >/dev/null
+    # One page tells of all.
+    [[ -z "$of" || "$of" == "commit $commit, $(value device "${reports[0]}")" ]] ||
+      fail 64 "FOLDER: ${reports[0]} is of commit $commit, $(value device "${reports[0]}"), another one of $of; merge them apart"
+    of="commit $commit, $(value device "${reports[0]}")"
+    sha="$(sha256_in "${reports[0]}")"
+    files+="$name $sha"$'\n'
+    expected_parts "$name" "$sha" >/dev/null
     for folder in "$work/parts.jsonl" "${parts[@]}"; do given+=(--parts "$folder"); done
     say "$name:"
     code=0
@@ -71,13 +96,13 @@ merge() {
     cat "$work/merge.txt"
     ((code != 64)) || exit 64
     for folder in "${folders[@]}"; do
-      [[ ! -f "$folder/perf-$name.tar.gz" ]] || tar -xzf "$folder/perf-$name.tar.gz" -C "$target/$name" || fail 70 "$folder/perf-$name.tar.gz can't be unpacked"
+      [[ ! -f "$folder/perf-$name.tar.gz" ]] || take_speed "$folder/perf-$name.tar.gz" "$sha" "$target/$name"
     done
     results+=("| [$name]($name/report.md) | $(result_of "$work/merge.txt") |")
     ((code == 0 || (worst != 0 && code > worst))) || worst="$code"
   done
   [[ -n "${code:-}" ]] || fail 3 "FOLDER: no conform-*.json in them, so nothing was judged; run ci/gpu conform"
-  summary "$commit" "$(value device "$target/$name/report.json")" "${results[@]}" >"$target/summary.md"
+  summary "$commit" "$(value device "$target/$name/report.json")" "$files" "${results[@]}" >"$target/summary.md"
   say "$target/summary.md"
   exit "$worst"
 }

@@ -47,6 +47,12 @@ if [[ "${arguments[0]}" == perf ]]; then
   echo "perf ended"
   exit "${FAKE_PERF:-0}"
 fi
+# It fails, and says nothing of cases; or runs nothing any more.
+if [[ -n "${FAKE_SILENT:-}" && "${arguments[0]}" == check && "${arguments[*]}" != *--json* ]]; then exit 1; fi
+if [[ -n "${FAKE_LOST:-}" && "${arguments[0]}" == repro ]]; then
+  echo "device lost"
+  exit 1
+fi
 # Whatever the build tree has of them, this dist has none built in for CUDA.
 if [[ "${arguments[*]}" == "list implementations" ]]; then
   PROGRAM list implementations | awk '$2 != "cuda"'
@@ -177,6 +183,32 @@ class GpuScript(ProgramTest):
     def test_what_takes_too_long_is_left(self):
         text = self.gpu("sanitize", "--out", self.out, "--seconds", 1, code=2)
         self.assertIn("8 left", text)
+        # It takes three times the 65 s that a tool may need to see that it is usable and to judge something.
+        self.assertIn("8 left", self.gpu("sanitize", "--out", self.out, "--seconds", 190, code=2))
+
+    def test_a_sanitizer_goes_on_where_the_time_was_over(self):
+        script = self.dist / "ci" / "gpu"
+        text = script.read_text()
+        # The time is over once some cases of FAKE_LATE are done.
+        late = text.replace("keep_pieces() {\n", 'keep_pieces() {\n  [[ "$3" != "${FAKE_LATE:-}" ]] || SECONDS=100000\n')
+        self.assertNotEqual(text, late)
+        self.script(script, late)
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=2, FAKE_LATE="example")
+        self.assertIn("sanitize memcheck of example: 1 of 2 operators done", text)
+        self.assertIn("7 left", text)
+        self.assertEqual([p["of"] for p in self.parts()], ["suite"])
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=0)
+        self.assertEqual({p["state"] for p in self.parts()}, {"passed"})
+        self.assertIn("sanitize memcheck of example: passed", text)
+        pieces = [line.split("\t") for line in (self.out / "sanitize.tsv").read_text().splitlines()]
+        seen = [[p[3], p[5]] for p in pieces if p[:2] == ["memcheck", "example"]]
+        if self.clean():
+            self.assertEqual(seen, [["combine/*", "passed"], ["select/*", "passed"]])
+        # A failure stands, whatever is left.
+        shutil.rmtree(self.out)
+        error = f"memcheck *--impl {self.dist}/cuda/example.so*--level sanitize*"
+        text = self.gpu("sanitize", "--out", self.out, "--jobs", 1, code=1, FAKE_LATE="example", FAKE_ERROR=error)
+        self.assertIn('memcheck of example: FAILED: combine/*: 2 errors: Invalid __global__ write of "4\\5" bytes; 1 of 2 operators not tried', text)
 
     def test_parts_of_several_sessions_make_one_report(self):
         first, second, merged = self.folder / "first", self.folder / "second", self.folder / "merged"
@@ -198,6 +230,30 @@ class GpuScript(ProgramTest):
         self.assertIn("| perf | decode | example | passed |", page)
         self.assertTrue(all(c["verdict"] == "pass" for c in report["cases"]))
 
+    def test_the_page_of_all_tells_of_the_files_that_were_merged(self):
+        old, new, merged = self.folder / "old", self.folder / "new", self.folder / "merged"
+        example = self.dist / "cuda" / "example.so"
+        self.gpu("perf", "--out", old, code=0)
+        shutil.copy(example, self.dist / "cuda" / "another.so")
+        self.gpu("perf", "--out", old, self.dist / "cuda" / "another.so", code=0)
+        shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", example)
+        self.gpu("conform", "--out", new, example, code=0)
+        self.gpu("merge", "--out", merged, old, new, code=2)
+        self.assertNotIn("| perf |", (merged / "summary.md").read_text())
+        self.assertEqual(list((merged / "example").glob("perf-*")), [])
+        self.gpu("perf", "--out", new, example, code=0)
+        self.gpu("merge", "--out", merged, old, new, code=2)
+        page = (merged / "summary.md").read_text()
+        self.assertEqual([page.count(f"| perf | {item} | example | passed |") for item in TIMED], [1] * len(TIMED))
+        self.assertNotIn("another", page)
+        # Of another commit: one page can't tell of both.
+        other = self.folder / "other"
+        other.mkdir()
+        report = json.loads((new / "conform-example.json").read_text())
+        report["suite"]["commit"] = "0" * 40
+        (other / "conform-zebra.json").write_text(json.dumps(report, indent=2))
+        self.assertIn("merge them apart", self.gpu("merge", "--out", merged, new, other, code=64))
+
     def test_planted_faults_have_to_be_rejected(self):
         fault = self.dist / "cuda" / "fault_none.so"
         shutil.copy(self.dist / "cuda" / "example.so", fault)
@@ -208,6 +264,22 @@ class GpuScript(ProgramTest):
         self.assertEqual(text.count("failed   faults fault_none"), 1)
         self.assertIn("faults fault_untried of suite: no session has run it", text)
 
+    def test_a_fault_is_rejected_by_something_that_it_did(self):
+        fault = self.dist / "cuda" / "fault_one.so"
+        # A result that is wrong says so itself.
+        shutil.copy(plugin("change_input"), fault)
+        self.assertIn("faults fault_one of suite: passed", self.gpu("faults", "--out", self.out, code=0, FAKE_LOST="1"))
+        # A process that ended may have lost a device that was lost before.
+        shutil.rmtree(self.out)
+        shutil.copy(plugin("crash_run"), fault)
+        text = self.gpu("faults", "--out", self.out, code=4, FAKE_LOST="1")
+        self.assertIn("not run: rejected by the selftest: crash; but then a known-good kernel doesn't run either: device lost", text)
+        self.assertIn("passed, ", self.gpu("faults", "--out", self.out, code=0))
+        # A failure of nothing.
+        shutil.rmtree(self.out)
+        shutil.copy(self.dist / "cuda" / "example.so", fault)
+        self.assertIn("fault_one of suite: not run: exit 1", self.gpu("faults", "--out", self.out, code=4, FAKE_SILENT="1"))
+
     def test_faults_of_the_plugin_cuda_come_in_an_archive(self):
         kernels = self.folder / "kernels"
         kernels.mkdir()
@@ -217,13 +289,13 @@ class GpuScript(ProgramTest):
         subprocess.run(["tar", "-cJf", self.dist / "cuda" / "kernel_faults.tar.xz", "-C", kernels, "cases.txt", "select_crash.so", "select_nothing.so"], check=True)
         text = self.gpu("faults", "--out", self.out, "--jobs", 2, code=1)
         self.assertIn("faults select_crash of suite: passed", text)
-        self.assertIn("rejected by the selftest", text)
+        self.assertIn("rejected by the selftest: crash", text)
         self.assertIn("faults select_nothing of suite: FAILED: a planted fault that is NOT rejected", text)
         self.assertEqual({p["item"] for p in self.parts()}, {"select_crash", "select_nothing"})
         self.gpu("conform", "--out", self.out, self.dist / "cuda" / "example.so", code=0)
         self.gpu("merge", "--out", self.folder / "merged", self.out, code=1)
         page = (self.folder / "merged" / "summary.md").read_text()
-        self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest |", page)
+        self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest: crash |", page)
         self.assertIn("| faults | select_nothing | suite | failed |", page)
 
     def test_shards_are_judged_at_once_and_alone_where_memory_is_short(self):
@@ -328,6 +400,20 @@ class GpuScript(ProgramTest):
         text = self.gpu("conform", "--out", self.out, code=0)
         self.assertIn("is of another commit or plugin", text)
         self.assertEqual(json.loads((self.out / "conform-example.json").read_text())["implementation"]["name"], "cpu")
+
+    def test_nothing_to_do_is_no_pass(self):
+        self.assertIn("faults: nothing to do", self.gpu("faults", "--out", self.out, code=3))
+        shutil.copy(plugin("crash_run"), self.dist / "cuda" / "fault_crash.so")
+        (self.dist / "cuda" / "example.so").unlink()
+        for part in ["conform", "perf", "sanitize", "all"]:
+            with self.subTest(part):
+                text = self.gpu(part, "--out", self.out, code=3)
+                self.assertIn("PLUGIN: none is built in for CUDA", text)
+                self.assertNotIn("passed", text)
+        # That the program doesn't list anything is told as that.
+        program = self.dist / "bin" / "msabench"
+        self.script(program, program.read_text().replace("arguments=()", '[[ "$*" != "list implementations" ]] || exit 1\narguments=()', 1))
+        self.assertIn("doesn't list its implementations", self.gpu("conform", "--out", self.out, code=70))
 
     def test_bad_arguments(self):
         many = [self.folder / f"p{i}.so" for i in range(8)] + [self.folder / "odd name.so"]
