@@ -91,6 +91,7 @@ SEEN_BY = {
     "combine_short_maximum": "combine/m3/q4.n8K.x3/bf16/partials.random/split8/s0",
     "decode_later_key": "attend/m3.tp4/rag.draft/bf16.paged/random/s0",
     "decode_lost_blocks": "attend/m3.tp4/rag.draft/bf16.paged/random/s0",
+    "decode_other_scale": "index/m3/q4.n32K/bf16.paged/random/fp8/s0",
     "decode_unawaited_keys": "index/m3/rag.draft/bf16.contig/index_code/s0",
     "decode_unawaited_results": "attend/m3.tp4/rag.draft/bf16.paged/random/s0",
     "dense_later_keys": "dense/m3.tp4/rag.draft/bf16.paged/random/s0",
