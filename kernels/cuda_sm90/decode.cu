@@ -16,7 +16,7 @@ namespace msabench::cuda_sm90 {
 namespace {
 
 constexpr int stream_warps = 8, ring_bytes = 16 * 1024;  // of a warp
-constexpr int most_rows = 64;  // of a sequence
+constexpr int most_rows = 64;                            // of a sequence
 constexpr int select_threads = 256;
 
 /// Rows of a run: a token tensor may have more than there can be tokens.
@@ -24,11 +24,11 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
   return std::min(rows.row_bound, p.total_q) * p.hkv;
 }
 
-/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, two on
-/// each of its multiprocessors, as far as there are blocks of keys for them; two at least, as only thread blocks of a
-/// cluster may send.
+/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, one on
+/// each of its multiprocessors beside that which scores, as far as there are blocks of keys for them; two at least, as
+/// only thread blocks of a cluster may send.
 int span_places(const msabench_problem& p) {
-  constexpr std::int64_t most_blocks = 2 * 132;
+  constexpr std::int64_t most_blocks = 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
   while (places > 1 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(select_threads) select_few(const __grid_consta
   cuda::wait_for_previous();
   if (!there) return;
   const std::int64_t visible = min(visible_blocks(place, decode_block), c.max_blocks);
-  selection.select(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks);
-  if (threadIdx.x < c.rule.topk)
-    c.ids[row * c.id_row_stride + head * c.id_head_stride + threadIdx.x] = selection.ids[threadIdx.x];
+  selection.choose(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks,
+                   [](std::int32_t) { return 0; });
+  if (threadIdx.x < 32) selection.write_ids(c.rule, visible, c.ids + row * c.id_row_stride + head * c.id_head_stride);
 }
 
 void start_selection(const select_call& call, const run_context& context) {
