@@ -106,7 +106,7 @@ SEEN_BY = {
     "prefill_index_later_key": "index/h6x3.d64.b128.k4.l0.i1/q70.n3000_q33.n900/bf16.paged/random/s0",
     "prefill_index_low_bound": "index/h8x4.d128.b128.k4.l1.i0/q33.n9K/bf16.paged/random/fp8/s0",
     "prefill_index_lost_part": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
-    "prefill_index_negative": "index/m3.tp4/rag.three/bf16.paged/negative/fp8tensor/s0",
+    "prefill_index_negative": "index/m3/q33.n4K/bf16.contig/negative/fp8/s0",
     "prefill_index_unawaited_copy": "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
     "readers_dirty_workspace": "attend_backward/m3.tp4/rag.holes/bf16.contig/random/s0",
     "rope3d_segment": "rope3d/m3/g5x4x4_1x4x6/bf16/tokens.random/s0",
