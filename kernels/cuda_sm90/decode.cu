@@ -2,6 +2,8 @@
 // The kernels of decode, and how they follow each other: each may begin while the one before it runs.
 #include "kernels/cuda_sm90/decode.h"
 
+#include <cuda_fp8.h>
+
 #include <algorithm>
 
 #include "kernels/common/check.h"
@@ -13,8 +15,8 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-constexpr int stream_warps = 8, stream_stages = 2;
-constexpr int most_rows = 64;  // of a sequence
+constexpr int stream_warps = 8, ring_bytes = 16 * 1024;  // of a warp
+constexpr int most_rows = 64;                            // of a sequence
 constexpr int select_threads = 256;
 
 /// Rows of a run: a token tensor may have more than there can be tokens.
@@ -22,11 +24,11 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
   return std::min(rows.row_bound, p.total_q) * p.hkv;
 }
 
-/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, two on
-/// each of its multiprocessors, as far as there are blocks of keys for them; two at least, as only thread blocks of a
-/// cluster may send.
+/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, one on
+/// each of its multiprocessors beside that which scores, as far as there are blocks of keys for them; two at least, as
+/// only thread blocks of a cluster may send.
 int span_places(const msabench_problem& p) {
-  constexpr std::int64_t most_blocks = 2 * 132;
+  constexpr std::int64_t most_blocks = 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
   while (places > 1 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
@@ -94,6 +96,18 @@ void launch_stream(const score_stream_call& call, const run_context& context) {
   launch(stream_scores<S>, {grid, S::threads, sizeof(typename S::memory), 1, false}, context, call);
 }
 
+template <class T, bool scales_keys>
+void launch_stream(const score_stream_call& call, std::int64_t rows, const run_context& context) {
+  if (rows <= 8)
+    launch_stream<stream_shape<T, 1, stream_warps, ring_bytes, scales_keys>>(call, context);
+  else if (rows <= 16)
+    launch_stream<stream_shape<T, 2, stream_warps, ring_bytes, scales_keys>>(call, context);
+  else if (rows <= 32)
+    launch_stream<stream_shape<T, 4, stream_warps, ring_bytes, scales_keys>>(call, context);
+  else
+    launch_stream<stream_shape<T, 8, stream_warps, ring_bytes, scales_keys>>(call, context);
+}
+
 /// Scores, where the caller wants them or in scratch. Returns where they are for whoever selects from them.
 select_call start_scores(const index_call& call, const run_context& context) {
   const msabench_problem& p = context.problem;
@@ -103,18 +117,15 @@ select_call start_scores(const index_call& call, const run_context& context) {
   float* const scores = wanted ? call.scores : static_cast<float*>(context.scratch);
   const score_stream_call stream{call, scores, head_stride, row_stride, wanted};
   const std::int64_t rows = p.max_q_len * p.hi;
-  if (call.max_blocks > 0)
-    with_type(call.q_type, [&](auto value) {
-      using T = decltype(value);
-      if (rows <= 8)
-        launch_stream<stream_shape<T, 1, stream_warps, stream_stages>>(stream, context);
-      else if (rows <= 16)
-        launch_stream<stream_shape<T, 2, stream_warps, stream_stages>>(stream, context);
-      else if (rows <= 32)
-        launch_stream<stream_shape<T, 4, stream_warps, stream_stages>>(stream, context);
-      else
-        launch_stream<stream_shape<T, 8, stream_warps, stream_stages>>(stream, context);
-    });
+  if (call.max_blocks > 0) {
+    const kernels::scales& factors = call.keys.scale;
+    if (!same_type(call.q_type, e4m3_type))
+      with_type(call.q_type, [&](auto value) { launch_stream<decltype(value), false>(stream, rows, context); });
+    else if (factors.data != nullptr && factors.token_stride != 0)
+      launch_stream<__nv_fp8_e4m3, true>(stream, rows, context);
+    else
+      launch_stream<__nv_fp8_e4m3, false>(stream, rows, context);
+  }
   // Whoever selects may read whole vectors in scratch.
   const std::int64_t columns = wanted ? call.max_blocks : row_stride;
   return {call.rows, call.rule,          call.heads,         columns, scores, head_stride, row_stride,
@@ -130,9 +141,9 @@ __global__ void __launch_bounds__(select_threads) select_few(const __grid_consta
   cuda::wait_for_previous();
   if (!there) return;
   const std::int64_t visible = min(visible_blocks(place, decode_block), c.max_blocks);
-  selection.select(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks);
-  if (threadIdx.x < c.rule.topk)
-    c.ids[row * c.id_row_stride + head * c.id_head_stride + threadIdx.x] = selection.ids[threadIdx.x];
+  selection.choose(c.rule, visible, c.scores + head * c.score_head_stride + row * c.score_row_stride, c.max_blocks,
+                   [](std::int32_t) { return 0; });
+  if (threadIdx.x < 32) selection.write_ids(c.rule, visible, c.ids + row * c.id_row_stride + head * c.id_head_stride);
 }
 
 void start_selection(const select_call& call, const run_context& context) {
@@ -167,7 +178,9 @@ bool decodes_rows_alone(const msabench_problem& p) {
   if (p.page_layout != 0 && p.page_size % decode_block != 0) return false;
   if (attends(p) && (p.d != 128 || p.hq / p.hkv > 16 || !is_16_bit(p.q) || !is_16_bit(p.kv) || p.kv_scale != 0))
     return false;
-  return !indexes(p) || (p.di == 128 && is_16_bit(p.q_idx) && is_16_bit(p.k_idx) && p.idx_scale == 0);
+  const bool is_e4m3 = same_type(p.q_idx, e4m3_type) && same_type(p.k_idx, e4m3_type);
+  const bool has_index_types = is_e4m3 || (is_16_bit(p.q_idx) && is_16_bit(p.k_idx) && p.idx_scale == 0);
+  return !indexes(p) || (p.di == 128 && has_index_types);
 }
 
 bool takes_decode(const msabench_problem& p) {

@@ -55,6 +55,7 @@ struct decode_attention_shape {
     alignas(16) float most[rows][warps];
     alignas(16) result results[rows];  ///< [heads that are merged here][spans], sent by the cluster
     barrier all_sent;
+    std::int32_t listed[cuda::most_selected];  ///< ids that were given
     row_selection<threads> selection;
   };
   static constexpr std::size_t shared_bytes(int tiles) { return sizeof(memory) + sizeof(T) * tiles * tile_elements; }
@@ -69,6 +70,8 @@ __device__ inline uint4 load_once(const char* from) {
   return x;
 }
 
+__device__ inline void prefetch_line(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+
 /// Brings lines of a block table closer, whose entries are needed as soon as it is known which.
 __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, std::int64_t limit) {
   if (keys.block_table == nullptr) return;
@@ -76,16 +79,27 @@ __device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, 
   const std::int32_t* const table = keys.block_table + sequence * keys.table_stride;
   const std::int64_t pages = cuda::ceil_div(limit, keys.page_size);
   for (std::int64_t i = std::int64_t{threadIdx.x} * line; i < pages; i += std::int64_t{blockDim.x} * line)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
+    prefetch_line(table + i);
 }
 
-/// Address of a block's first key, which all of it follow: pages have whole blocks. A page of one block needs no
-/// division.
-__device__ inline const char* block_address(const cache& keys, std::int64_t sequence, std::int64_t head, int block) {
-  if (keys.block_table == nullptr) return keys.token(sequence, head, std::int64_t{block} * decode_block);
-  const int of_page = static_cast<int>(keys.page_size) / decode_block, page = of_page == 1 ? block : block / of_page;
-  const std::int64_t element = keys.block_table[sequence * keys.table_stride + page] * keys.page_stride +
-                               (block - page * of_page) * decode_block * keys.token_stride + head * keys.head_stride;
+/// The page of a block, or the first key of its sequence. Keys and values have it in common. A page of one block needs
+/// no division.
+__device__ inline std::int32_t block_origin(const cache& keys, std::int64_t sequence, int block) {
+  if (keys.block_table == nullptr) return keys.cu_seqlens_kv[sequence];
+  const int of_page = static_cast<int>(keys.page_size) / decode_block;
+  return keys.block_table[sequence * keys.table_stride + (of_page == 1 ? block : block / of_page)];
+}
+
+/// Address of a block's first key, which all of it follow: pages have whole blocks.
+__device__ inline const char* block_address(const cache& keys, std::int64_t head, const selected_block& block) {
+  std::int64_t element = head * keys.head_stride;
+  if (keys.block_table == nullptr) {
+    element += (block.origin + std::int64_t{block.id} * decode_block) * keys.token_stride;
+  } else {
+    const int of_page = static_cast<int>(keys.page_size) / decode_block;
+    element += block.origin * keys.page_stride;
+    if (of_page != 1) element += block.id % of_page * decode_block * keys.token_stride;
+  }
   return keys.data + element * 2;
 }
 
@@ -131,27 +145,36 @@ __device__ void send_results(const decode_attention_call& s, int span, const cud
   }
 }
 
-/// Puts the results of the cluster together, in the order of its thread blocks.
+/// Puts the results of the cluster together. A lane has what one of the thread blocks tells of a head, and tells the
+/// others.
 template <class S>
 __device__ void merge_results(const decode_attention_call& s, int span, std::int64_t row, std::int64_t kv_head,
                               const typename S::memory& shared) {
   constexpr int pairs = S::d / 2;
+  static_assert(pairs % 32 == 0 && 1 << S::most_places <= 32);
   const attend_call& c = s.attend;
   const head_owner owner(s);
+  const int lane = threadIdx.x % 32;
   for (int i = threadIdx.x;; i += S::threads) {
     const int head = span + (i / pairs << owner.places), column = i % pairs * 2;
     if (head >= c.group) break;
     const auto* const results = shared.results + owner.place(head, 0);
-    float most = -CUDART_INF_F, sum = 0;
-    for (int other = 0; other < owner.spans; ++other) most = fmaxf(most, results[other].most);
-    const float reference = cuda::reference_score(most);
+    const float own_most = lane < owner.spans ? results[lane].most : -CUDART_INF_F;
+    float most = own_most;
+    for (int distance = owner.spans / 2; distance > 0; distance /= 2)
+      most = fmaxf(most, __shfl_xor_sync(cuda::all_lanes, most, distance));
+    most = __shfl_sync(cuda::all_lanes, most, 0);
+    const float own_factor = cuda::exp2_approximately(own_most - cuda::reference_score(most));
+    float sum = lane < owner.spans ? over_warps(results[lane].sums, [](float a, float b) { return a + b; }) : 0;
+    sum *= own_factor;
+    for (int distance = owner.spans / 2; distance > 0; distance /= 2)
+      sum += __shfl_xor_sync(cuda::all_lanes, sum, distance);
+    sum = __shfl_sync(cuda::all_lanes, sum, 0);
     float2 out{};
 #pragma unroll 4
     for (int other = 0; other < owner.spans; ++other) {
-      const auto& from = results[other];
-      const float factor = cuda::exp2_approximately(from.most - reference);
-      const float2 values = *reinterpret_cast<const float2*>(&from.out[column]);
-      sum = __fmaf_rn(over_warps(from.sums, [](float a, float b) { return a + b; }), factor, sum);
+      const float factor = __shfl_sync(cuda::all_lanes, own_factor, other);
+      const float2 values = *reinterpret_cast<const float2*>(&results[other].out[column]);
       out.x = __fmaf_rn(values.x, factor, out.x);
       out.y = __fmaf_rn(values.y, factor, out.y);
     }
@@ -199,29 +222,28 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
                      head < c.group ? c.q + element * 2 : c.q, head < c.group);
     cuda::commit_copies();
     prefetch_table(c.keys, place.sequence, limit);
-    if (c.values.block_table != c.keys.block_table) prefetch_table(c.values, place.sequence, limit);
   }
+  const std::int64_t visible = visible_blocks(place, decode_block), scored = min(visible, s.select.max_blocks);
+  const auto look = [&](std::int32_t block) { return block_origin(c.keys, place.sequence, block); };
+  if (there && s.select.scores != nullptr) shared.selection.choose_forced(s.select.rule, scored, look);
   cuda::wait_copies<0>();
   end_meeting();
   cuda::wait_for_previous();
   if (!there) return;  // and the whole cluster
 
-  const std::int64_t visible = visible_blocks(place, decode_block);
-  const std::int32_t* const blocks = shared.selection.ids;
+  const selected_block* const blocks = shared.selection.chosen;
   int count;
   if (s.select.scores != nullptr) {
     const select_call& from = s.select;
-    const std::int64_t scored = min(visible, from.max_blocks);
-    shared.selection.select(from.rule, scored,
+    shared.selection.choose(from.rule, scored,
                             from.scores + kv_head * from.score_head_stride + row * from.score_row_stride,
-                            from.max_blocks);
+                            from.max_blocks, look);
     count = static_cast<int>(min(scored, std::int64_t{from.rule.topk}));
-    if (from.ids != nullptr && span == 0 && threadIdx.x < from.rule.topk)
-      from.ids[row * from.id_row_stride + kv_head * from.id_head_stride + threadIdx.x] = blocks[threadIdx.x];
   } else {
     if (warp == 0) {
       const std::int32_t* const ids = c.ids + row * c.id_row_stride + kv_head * c.id_head_stride;
-      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.selection.ids));
+      const int listed = static_cast<int>(cuda::list_blocks(ids, c.topk, visible, shared.listed));
+      if (lane < listed) shared.selection.chosen[lane] = {shared.listed[lane], look(shared.listed[lane])};
       if (lane == 0) shared.selection.count = listed;
     }
     __syncthreads();
@@ -231,8 +253,8 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
 
   uint4 keys[S::d / 32][2];
   const auto load_keys = [&](int slot) {
-    const std::uint32_t most = limit - 1 - blocks[slot] * S::keys;
-    const char* const from = block_address(c.keys, place.sequence, kv_head, blocks[slot]) + t * 16;
+    const std::uint32_t most = limit - 1 - blocks[slot].id * S::keys;
+    const char* const from = block_address(c.keys, kv_head, blocks[slot]) + t * 16;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       // Past the last key that the token sees, that one: others may hold anything, or not be there.
@@ -244,10 +266,10 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   };
   const auto start_values = [&](int slot) {
     constexpr int pieces = S::d / 8, rows_at_once = S::threads / pieces;
-    const std::uint32_t sees = limit - blocks[slot] * S::keys;
+    const std::uint32_t sees = limit - blocks[slot].id * S::keys;
     const std::uint32_t own = threadIdx.x / pieces, piece = threadIdx.x % pieces;
     const std::int64_t stride = c.values.token_stride * 2;
-    const char* from = block_address(c.values, place.sequence, kv_head, blocks[slot]) + own * stride + piece * 16;
+    const char* from = block_address(c.values, kv_head, blocks[slot]) + own * stride + piece * 16;
     const std::uint32_t to =
         cuda::shared_address(tiles + (slot - first) % 2 * S::tile_elements + own * S::stride + piece * 8);
 #pragma unroll
@@ -255,6 +277,17 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
       cuda::copy_async(to + i * rows_at_once * S::stride * 2, from, own + i * rows_at_once < sees);
   };
 
+  // Brings a block to the second-level cache, from which it is had in a fraction of the time.
+  const auto prefetch_block = [&](int slot) {
+    constexpr int lines = S::d * 2 / 128;  // of a row
+    static_assert(lines * S::keys == S::threads);
+    if (slot >= last) return;
+    const std::uint32_t key = threadIdx.x / lines, sees = limit - blocks[slot].id * S::keys;
+    if (key >= sees) return;
+    for (const cache* from : {&c.keys, &c.values})
+      prefetch_line(block_address(*from, kv_head, blocks[slot]) + key * from->token_stride * 2 +
+                    threadIdx.x % lines * 128);
+  };
   if (first < last) {
     load_keys(first);
     start_values(first);
@@ -262,6 +295,11 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   cuda::commit_copies();
   if (first + 1 < last) start_values(first + 1);
   cuda::commit_copies();
+  constexpr int ahead = 3;
+  for (int slot = first + 1; slot <= first + ahead; ++slot) prefetch_block(slot);
+  if (s.select.ids != nullptr && span == 0 && warp == 0)
+    shared.selection.write_ids(s.select.rule, scored,
+                               s.select.ids + row * s.select.id_row_stride + kv_head * s.select.id_head_stride);
 
   cuda::query_operands queries[S::d / 32];
 #pragma unroll
@@ -288,8 +326,9 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
             cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
         }
     if (slot + 1 < last) load_keys(slot + 1);
+    prefetch_block(slot + 1 + ahead);
 
-    const std::uint32_t key = blocks[slot] * S::keys + warp * S::warp_keys + 2 * t;
+    const std::uint32_t key = blocks[slot].id * S::keys + warp * S::warp_keys + 2 * t;
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll

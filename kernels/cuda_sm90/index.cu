@@ -24,9 +24,9 @@ double index_scratch_bytes(const msabench_problem& p) {
 }
 
 bool index_is_batch_invariant(const msabench_problem& p) {
+  if (takes_decode(p)) return true;
   // Of e4m3 no other kernel than that of decode computes a row, and to other bits.
-  if (same_type(p.q_idx, e4m3_type)) return !decodes_rows_alone(p);
-  return takes_decode(p) || !takes_prefill_index(p);
+  return same_type(p.q_idx, e4m3_type) ? !decodes_rows_alone(p) : !takes_prefill_index(p);
 }
 
 const char* index_refusal(const msabench_problem& p) {

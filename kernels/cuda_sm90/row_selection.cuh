@@ -13,6 +13,13 @@ namespace msabench::cuda_sm90 {
 
 using namespace msabench::kernels;
 
+/// A block, and what is to be known of its place before its address is.
+struct selected_block {
+  std::int32_t id, origin;
+};
+
+/// The functions take look(id), the origin of a block. It is asked as soon as a block is one of few that may be selected,
+/// as that takes as long as to find out which of them are.
 template <int threads>
 struct row_selection {
   static constexpr int warps = threads / 32;
@@ -21,25 +28,40 @@ struct row_selection {
   cuda::rank candidates[most_candidates];
   cuda::rank lists[warps][32];
   float class_best[warps][32];
-  std::int32_t ids[cuda::most_selected];  ///< the result: topk of them, as the contract has them
+  selected_block
+      chosen[cuda::most_selected];  ///< the result: as many as topk, or visible, first those of the best scores
   int count;
 
-  /// Of a row that sees `visible` blocks. `scores`: `columns` of them may be read. By the whole thread block; what it
-  /// reads in `ids` is there at the end.
-  __device__ void select(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns) {
-    const int lane = threadIdx.x % 32;
+  /// Those that are selected whatever the scores are, of a row that sees `visible` blocks. Behind all others.
+  template <class Look>
+  __device__ void choose_forced(const selection_rule& rule, std::int64_t visible, const Look& look) {
+    const int wanted = cuda::free_blocks(rule, visible).wanted, i = static_cast<int>(threadIdx.x);
+    const bool are_all = visible <= rule.topk;
+    if (i >= (are_all ? static_cast<int>(visible) : rule.topk - wanted)) return;
+    const int id = are_all || i < rule.initial ? i : static_cast<int>(visible) - rule.local + i - rule.initial;
+    chosen[wanted + i] = {id, look(id)};
+  }
+
+  /// The others. `scores`: `columns` of them may be read. By the whole thread block, which then has the result.
+  template <class Look>
+  __device__ void choose(const selection_rule& rule, std::int64_t visible, const float* scores, std::int64_t columns,
+                         const Look& look) {
     const cuda::free_blocks free(rule, visible);
-    cuda::rank mine = cuda::no_block;
     if (free.wanted > 0) {
       collect(free, scores, columns);
       if (count <= most_candidates)
-        rank_candidates(free.wanted);
+        rank_candidates(free.wanted, look);
       else
-        keep_lists(free, scores);
-      if (lane < free.wanted) mine = lists[0][lane];
+        keep_lists(free, scores, look);
     }
-    if (threadIdx.x < 32) cuda::write_ids(rule, visible, mine, ids);
     __syncthreads();
+  }
+
+  /// topk ids as the contract has them, by one warp after choose.
+  __device__ void write_ids(const selection_rule& rule, std::int64_t visible, std::int32_t* ids) const {
+    const int lane = threadIdx.x % 32;
+    const cuda::free_blocks free(rule, visible);
+    cuda::write_ids(rule, visible, lane < free.wanted ? lists[0][lane] : cuda::no_block, ids);
   }
 
  private:
@@ -82,7 +104,7 @@ struct row_selection {
       // Neighbouring blocks, whose scores are alike, are of different classes: those of the 16 or 32 lanes.
       float of_class = best;
       if (free.wanted <= 16) of_class = fmaxf(of_class, __shfl_xor_sync(cuda::all_lanes, of_class, 16));
-      __syncthreads();  // those of the step before are read
+      if (base > 0) __syncthreads();  // those of the step before are read
       class_best[warp][lane] = of_class;
       __syncthreads();
 #pragma unroll
@@ -100,11 +122,14 @@ struct row_selection {
       if (found == 0) continue;
       int place = atomicAdd(&count, __popc(found));
 #pragma unroll
-      for (int i = 0; i < vectors * 4; ++i) {
-        if ((found >> i & 1) == 0) continue;
-        const int id = first_id + 4 * (i / 4) * threads + i % 4;
-        if (place < most_candidates) candidates[place] = cuda::rank_of(read[i / 4][i % 4], id);
-        ++place;
+      for (int i = 0; i < vectors; ++i) {
+        if ((found >> 4 * i & 15) == 0) continue;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if ((found >> (4 * i + e) & 1) == 0) continue;
+          if (place < most_candidates) candidates[place] = cuda::rank_of(read[i][e], first_id + 4 * i * threads + e);
+          ++place;
+        }
       }
     }
     __syncthreads();
@@ -113,22 +138,35 @@ struct row_selection {
   static __device__ bool is_free(int id, int first, unsigned all) { return static_cast<unsigned>(id - first) < all; }
 
   /// The wanted best of the candidates to lists[0]: four threads count those that are better than one.
-  __device__ void rank_candidates(int wanted) {
+  template <class Look>
+  __device__ void rank_candidates(int wanted, const Look& look) {
     const int part = threadIdx.x % 4;
+    constexpr int at_once = 4;
     for (int first = 0; first < count; first += threads / 4) {
       const int own = first + threadIdx.x / 4;
       const cuda::rank mine = own < count ? candidates[own] : cuda::no_block;
+      const std::int32_t origin = part == 0 && own < count ? look(cuda::id_of(mine)) : 0;
       int better = 0;
-      for (int other = part; other < count; other += 4) better += candidates[other] > mine;
+      for (int other = part; other < count; other += 4 * at_once) {
+        cuda::rank others[at_once];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i)
+          others[i] = other + 4 * i < count ? candidates[other + 4 * i] : cuda::no_block;
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) better += others[i] > mine;
+      }
       better += __shfl_xor_sync(cuda::all_lanes, better, 1);
       better += __shfl_xor_sync(cuda::all_lanes, better, 2);
-      if (part == 0 && own < count && better < wanted) lists[0][better] = mine;
+      if (part == 0 && own < count && better < wanted) {
+        lists[0][better] = mine;
+        chosen[better] = {cuda::id_of(mine), origin};
+      }
     }
-    __syncthreads();
   }
 
   /// The same from the scores, however many are alike.
-  __device__ void keep_lists(const cuda::free_blocks& free, const float* scores) {
+  template <class Look>
+  __device__ void keep_lists(const cuda::free_blocks& free, const float* scores, const Look& look) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     cuda::top_list best;
     for (std::int64_t base = free.first + warp * 32; base < free.end; base += threads) {
@@ -143,8 +181,8 @@ struct row_selection {
     if (warp == 0) {
       for (int other = 1; other < warps; ++other) best.merge(lists[other][lane]);
       lists[0][lane] = best.mine;
+      if (lane < free.wanted) chosen[lane] = {cuda::id_of(best.mine), look(cuda::id_of(best.mine))};
     }
-    __syncthreads();
   }
 };
 

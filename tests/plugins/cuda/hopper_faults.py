@@ -14,6 +14,8 @@ FAULTS = {
     # Index keys are multiplied before they have come.
     "decode_unawaited_keys": (
         "cuda_sm90/score_stream.cuh in cuda_sm90/decode.cu", "            wait_for(&shared.full[warp][place.stage], place.parity);\n", "", "index/*"),
+    # Products are multiplied by the scale of the next key.
+    "decode_other_scale": ("cuda_sm90/score_stream.cuh in cuda_sm90/decode.cu", "scales[8 * i + g]", "scales[8 * i + (g ^ 1)]", "index/*"),
     # Keys are multiplied before they have come.
     "wide_unawaited_copy": (
         "cuda_sm90/wide_attention.cu",
