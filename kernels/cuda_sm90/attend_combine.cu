@@ -16,7 +16,7 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-constexpr int combine_warps = 7, stages = 7, parts = 8;
+constexpr int combine_warps = 8, stages = 6, parts = 8;
 /// Rows of a pair's statistics that a lane has: of every second block.
 constexpr int most_pairs_of_lane = most_listed / 2;
 
