@@ -24,14 +24,15 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
   return std::min(rows.row_bound, p.total_q) * p.hkv;
 }
 
-/// 1 << this thread blocks are a row's cluster: so many that all rows' thread blocks are on the device at once, one on
-/// each of its multiprocessors beside that which scores, as far as there are blocks of keys for them; two at least, as
-/// only thread blocks of a cluster may send.
+/// Thread blocks of the attention that have room beside those that score, one on each multiprocessor.
+constexpr std::int64_t most_resident = 132;
+
+/// 1 << this thread blocks are a row's cluster: so many that those of all rows have room at once, as far as there are
+/// blocks of keys for them; two at least, as only thread blocks of a cluster may send.
 int span_places(const msabench_problem& p) {
-  constexpr std::int64_t most_blocks = 132;
   const std::int64_t rows = p.total_q * p.hkv;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
-  while (places > 1 && (rows << places > most_blocks || 1 << (places - 1) >= p.topk)) --places;
+  while (places > 1 && (rows << places > most_resident || 1 << (places - 1) >= p.topk)) --places;
   return places;
 }
 
@@ -153,13 +154,15 @@ void start_selection(const select_call& call, const run_context& context) {
 /// `follows`: a kernel of this run.
 void start_attention(const attend_call& call, const select_call& select, bool follows, const run_context& context) {
   const int places = span_places(context.problem), spans = 1 << places;
+  // Of more thread blocks than that they would not have room there until they are needed.
+  const int ahead = context.problem.total_q * context.problem.hkv * spans <= most_resident ? 3 : 0;
   with_type(call.q_type, [&](auto value) {
     using S = decode_attention_shape<decltype(value)>;
     const int tiles = call.topk > spans ? 2 : 1;
     launch(attend_few<S>,
            {rows_of(call.rows, context.problem) * spans, S::threads, S::shared_bytes(tiles),
             static_cast<unsigned>(spans), follows},
-           context, decode_attention_call{call, places, select});
+           context, decode_attention_call{call, places, ahead, select});
   });
 }
 

@@ -26,6 +26,7 @@ namespace msabench::cuda_sm90 {
 struct decode_attention_call {
   attend_call attend;
   int places;          ///< 1 << places thread blocks are a cluster
+  int ahead;           ///< blocks of a thread block that are brought to the second-level cache
   select_call select;  ///< scores nullptr: ids are those of attend; ids nullptr: not wanted
 };
 
@@ -226,6 +227,9 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   const std::int64_t visible = visible_blocks(place, decode_block), scored = min(visible, s.select.max_blocks);
   const auto look = [&](std::int32_t block) { return block_origin(c.keys, place.sequence, block); };
   if (there && s.select.scores != nullptr) shared.selection.choose_forced(s.select.rule, scored, look);
+  // What is asked of these later is in the cache of constants then.
+  asm volatile("" ::"l"(c.out), "l"(c.out_row_stride), "l"(c.out_head_stride), "l"(c.lse), "l"(s.select.scores),
+               "l"(s.select.ids), "r"(s.select.rule.topk));
   cuda::wait_copies<0>();
   end_meeting();
   cuda::wait_for_previous();
@@ -295,8 +299,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   cuda::commit_copies();
   if (first + 1 < last) start_values(first + 1);
   cuda::commit_copies();
-  constexpr int ahead = 3;
-  for (int slot = first + 1; slot <= first + ahead; ++slot) prefetch_block(slot);
+  for (int slot = first + 1; slot <= first + s.ahead; ++slot) prefetch_block(slot);
   if (s.select.ids != nullptr && span == 0 && warp == 0)
     shared.selection.write_ids(s.select.rule, scored,
                                s.select.ids + row * s.select.id_row_stride + kv_head * s.select.id_head_stride);
@@ -326,7 +329,7 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
             cuda::mma<T>(scores[n], queries[j].second, key.z, key.w);
         }
     if (slot + 1 < last) load_keys(slot + 1);
-    prefetch_block(slot + 1 + ahead);
+    if (s.ahead > 0) prefetch_block(slot + 1 + s.ahead);
 
     const std::uint32_t key = blocks[slot].id * S::keys + warp * S::warp_keys + 2 * t;
 #pragma unroll

@@ -48,7 +48,11 @@ struct row_selection {
                          const Look& look) {
     const cuda::free_blocks free(rule, visible);
     if (free.wanted > 0) {
-      collect(free, scores, columns);
+      // Instructions that are jumped over have to be fetched too.
+      if (free.end <= 4 * threads)
+        collect<1>(free, scores, columns);
+      else
+        collect<8>(free, scores, columns);
       if (count <= most_candidates)
         rank_candidates(free.wanted, look);
       else
@@ -65,10 +69,11 @@ struct row_selection {
   }
 
  private:
-  static constexpr int vectors = 8, step = 4 * threads * vectors;  // scores that a thread block has in registers
-
   /// The blocks that reach a score that wanted ones reach, in any order. NaN, which ranks as -infinity, passes for any.
+  /// `vectors`: of four scores, that a thread has in registers.
+  template <int vectors>
   __device__ void collect(const cuda::free_blocks& free, const float* scores, std::int64_t columns) {
+    constexpr int step = 4 * threads * vectors;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) count = 0;
     const bool in_vectors = columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(scores) % sizeof(float4) == 0;

@@ -51,6 +51,7 @@ CASES = {"cuda_interpreted": (
     "dense_backward/m3.tp4/rag.holes/fp16.contig/random/s0",
     "index/m3.tp4/q120.n4K/bf16.paged/random/s0",
     "index/m3.tp4/rag.three/bf16.paged/negative/fp8tensor/s0",
+    "index/m3/q33.n4K/bf16.contig/negative/fp8/s0",
     "kl/m3.tp4/rag.chunks/bf16.contig/random/s0",
     "kl/m3.tp4/rag.pad16/bf16.contig/random/warm/s0",
     "msa/m3.tp4/rag.chunks/bf16.contig/random/s0",
