@@ -12,7 +12,19 @@ namespace msabench::cuda {
 namespace {
 
 constexpr int most_warps = 8;
+constexpr int row_tiles = 4;  // of 16 rows, of a warp
+constexpr int warp_rows = 16 * row_tiles;
+constexpr int unit_keys = 16;  // multiplied together
+constexpr int share = 16;      // keys that a warp copies at a time
 constexpr int most_stages = 4;
+#ifndef UNROLL
+#define UNROLL 8
+#endif
+#ifndef DIST
+#define DIST 1
+#endif
+constexpr int distance = DIST;
+constexpr int unrolled = UNROLL;
 
 struct sweep_call {
   index_call index;
@@ -40,79 +52,30 @@ struct ring_place {
   }
 };
 
+/// A warp's share of a tile: every so many keys of it as there are warps, `share` at a time.
 template <int pieces>
-__device__ void produce(const index_keys& keys, int from, int to, std::int64_t end, int width, uint4* tiles, int stages,
-                        ring& shared) {
-  ring_place place;
-  for (int tile = from; tile < to; ++tile, place.next(stages)) {
-    const std::int64_t first_key = std::int64_t{tile} * tile_keys;
-    const char* const first = keys.key(first_key);
-    wait_for(&shared.empty[place.stage], place.parity ^ 1);
-    copy_keys<tile_keys, pieces>(keys, first, first_key, end, width, tiles + place.stage * tile_keys * pieces);
-    arrive_after_copies(&shared.full[place.stage]);
-  }
-  commit_copies();
-  wait_copies<0>();
-}
-
-/// Maxima of a tile of one block that all rows see: without branches, so that those of a unit are taken while the next one
-/// is multiplied. Nearly all tiles of a long context are such.
-template <class T, int groups>
-__device__ void whole_tile(const query_operands (&queries)[2][groups], const uint4* tile, float (&best)[2][2]) {
-#pragma unroll
-  for (int unit = 0; unit < tile_keys; unit += unit_keys) {
-    float products[2][4][4] = {};
-    multiply<T>(products, queries, unit_pieces<groups>(tile + unit * 4 * groups));
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      best[i / 4][i / 2 % 2] = fmaxf(best[i / 4][i / 2 % 2], best_of(products[i / 4], i % 2, i / 2 % 2));
-  }
-}
-
-/// Any other tile: `keep` takes the maxima of each of its blocks.
-template <class T, int groups, class Keep>
-__device__ void any_tile(const query_operands (&queries)[2][groups], const uint4* tile, int first_key,
-                         const int (&seen)[2][2], int block, const Keep& keep) {
-  float best[2][2] = {{-CUDART_INF_F, -CUDART_INF_F}, {-CUDART_INF_F, -CUDART_INF_F}};
+__device__ void copy_share(const index_keys& keys, const char* first, std::int64_t first_key, std::int64_t end,
+                           int width, uint4* tile) {
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
 #pragma unroll 1
-  for (int unit = 0; unit < tile_keys; unit += unit_keys) {
-    float products[2][4][4] = {};
-    multiply<T>(products, queries, unit_pieces<groups>(tile + unit * 4 * groups));
-    float parts[2][2][2];  // [16 keys][m][row]
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      hide(products[m], first_key + unit + 2 * (threadIdx.x % 4), seen[m][0], seen[m][1]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) parts[i / 2][m][i % 2] = best_of(products[m], i / 2, i % 2);
-    }
-    if (block == half_unit) {
-      keep(parts[0], unit / half_unit);
-      keep(parts[1], unit / half_unit + 1);
-      continue;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      best[i / 2][i % 2] = fmaxf(best[i / 2][i % 2], fmaxf(parts[0][i / 2][i % 2], parts[1][i / 2][i % 2]));
-    if ((unit + unit_keys) % block == 0) {
-      keep(best, unit / block);
-      for (auto& pair : best) pair[0] = pair[1] = -CUDART_INF_F;
-    }
-  }
+  for (int i = warp * share; i < tile_keys; i += warps * share)
+    copy_keys<share, pieces>(keys, keys.at_one_stride ? first + i * keys.stride : keys.key(first_key + i), first_key + i,
+                             end, width, tile + i * pieces);
 }
 
 template <class T, int groups>
-__global__ void __launch_bounds__(most_warps * 32 + 32, 1) sweep(sweep_call s) {
-  constexpr int pieces = 4 * groups, tile_size = tile_keys * pieces;
+__global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
+  constexpr int pieces = 4 * groups, tile_size = tile_keys * pieces, unit_size = unit_keys * pieces;
   extern __shared__ uint4 tiles[];  // [stages], and then what the warps keep
   __shared__ ring meeting;
   const index_call& c = s.index;
-  const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   // The last tokens see the most keys and come first.
   const std::int64_t item = std::int64_t{gridDim.x} - 1 - blockIdx.x, split = item % s.splits;
   __shared__ query_tile tokens;
   if (threadIdx.x == 0) tokens = tile_at(c.rows, item / s.splits, s.tile_tokens);
   if (threadIdx.x < s.stages) {
-    make_barrier(&meeting.full[threadIdx.x], 32);
+    make_barrier(&meeting.full[threadIdx.x], blockDim.x);
     make_barrier(&meeting.empty[threadIdx.x], warps);
   }
   __syncthreads();
@@ -125,49 +88,110 @@ __global__ void __launch_bounds__(most_warps * 32 + 32, 1) sweep(sweep_call s) {
   const std::int64_t count = idle ? 0 : ceil_div(end, tile_keys);
   const auto from = static_cast<int>(count * split / s.splits), to = static_cast<int>(count * (split + 1) / s.splits);
 
-  if (warp == warps) {
-    produce<pieces>(index_keys(c.keys, tokens.sequence), from, to, end, c.width, tiles, s.stages, meeting);
-    return;
-  }
+  char* const kept = reinterpret_cast<char*>(tiles + s.stages * tile_size) + warp * s.warp_bytes;
+  sweep_rows rows[2] = {{c, tokens, warp * warp_rows, kept},
+                        {c, tokens, warp * warp_rows + lane_rows, kept + s.warp_bytes / 2}};
+  query_operands queries[row_tiles][groups];
+#pragma unroll
+  for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+    for (int j = 0; j < groups; ++j) {
+      const int low = 16 * m % lane_rows + g;
+      queries[m][j] = query_operands(rows[m / 2].query(low, 4 * j + t), rows[m / 2].query(low + 8, 4 * j + t));
+    }
 
-  char* const kept = reinterpret_cast<char*>(tiles + s.stages * tile_size);
-  sweep_rows rows(c, tokens, warp * warp_rows, kept + warp * s.warp_bytes);
-  query_operands queries[2][groups];
-  int seen[2][2];
-#pragma unroll
-  for (int m = 0; m < 2; ++m) {
-    const int low = 16 * m + g;
-    seen[m][0] = rows.seen(low);
-    seen[m][1] = rows.seen(low + 8);
-#pragma unroll
-    for (int j = 0; j < groups; ++j)
-      queries[m][j] = query_operands(rows.query(low, 4 * j + t), rows.query(low + 8, 4 * j + t));
-  }
+  const index_keys keys(c.keys, tokens.sequence);
+  ring_place ahead, place;
+  const char* ahead_first = from < to ? keys.key(std::int64_t{from} * tile_keys) : nullptr;
+  const auto fill = [&](int tile) {
+    if (tile < to) {
+      const std::int64_t first_key = std::int64_t{tile} * tile_keys;
+      wait_for(&meeting.empty[ahead.stage], ahead.parity ^ 1);
+      copy_share<pieces>(keys, ahead_first, first_key, end, c.width, tiles + ahead.stage * tile_size);
+      arrive_after_copies(&meeting.full[ahead.stage]);
+      if (tile + 1 < to) ahead_first = keys.key(first_key + tile_keys);
+      ahead.next(s.stages);
+    }
+  };
+  for (int i = 0; i < distance; ++i) fill(from + i);
 
   const int tile_blocks = tile_keys / c.rule.block;
-  ring_place place;
-  for (int tile = from; tile < to; ++tile, place.next(s.stages)) {
+  if (from < to) wait_for(&meeting.full[0], 0);
+  unit_pieces<unit_keys / 8, groups> held(tiles);
+  for (int tile = from; tile < to; ++tile) {
     const int first_key = tile * tile_keys;
     const int first_column = (tile - from) * tile_blocks % chunk, columns = first_column + tile_blocks;
-    wait_for(&meeting.full[place.stage], place.parity);
+    const uint4* const here = tiles + place.stage * tile_size;
+    fill(tile + distance);
+    // The last unit is in registers when the ones of the next tile are asked for.
+    const auto change = [&]() -> const uint4* {
+      __syncwarp();
+      if (lane == 0) arrive(&meeting.empty[place.stage]);
+      if (tile + 1 == to) return here;
+      place.next(s.stages);
+      wait_for(&meeting.full[place.stage], place.parity);
+      return tiles + place.stage * tile_size;
+    };
+    const auto multiply = [&](float(&products)[row_tiles][unit_keys / 8][4], int unit) {
+      const uint4* const next = unit + unit_keys < tile_keys ? here + (unit / unit_keys + 1) * unit_size : change();
+#pragma unroll
+      for (int j = 0; j < groups; ++j) {
+        multiply_group<T>(products, queries, held, j);
+        held.load(j, next);
+      }
+    };
+    float best[2][2][2];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
     if (c.rule.block == tile_keys && first_key + tile_keys <= all_see) {
-      float best[2][2] = {{-CUDART_INF_F, -CUDART_INF_F}, {-CUDART_INF_F, -CUDART_INF_F}};
-      whole_tile<T>(queries, tiles + place.stage * tile_size, best);
-      rows.keep(best, first_column);
+#pragma unroll unrolled
+      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+        float products[row_tiles][unit_keys / 8][4] = {};
+        multiply(products, unit);
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          best[i / 4][i / 2 % 2][i % 2] =
+              fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
+      }
+      rows[0].keep(best[0], first_column);
+      rows[1].keep(best[1], first_column);
     } else {
-      any_tile<T>(queries, tiles + place.stage * tile_size, first_key, seen, c.rule.block,
-                  [&](const float(&best)[2][2], int block) { rows.keep(best, first_column + block); });
+#pragma unroll 1
+      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+        float products[row_tiles][unit_keys / 8][4] = {};
+        multiply(products, unit);
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) {
+          const int low = 16 * m % lane_rows + g;
+          hide(products[m], first_key + unit + 2 * t, rows[m / 2].seen(low), rows[m / 2].seen(low + 8));
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          best[i / 4][i / 2 % 2][i % 2] =
+              fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
+        if ((unit + unit_keys) % c.rule.block == 0) {
+          const int column = first_column + unit / c.rule.block;
+          rows[0].keep(best[0], column);
+          rows[1].keep(best[1], column);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
+        }
+      }
     }
-    __syncwarp();
-    if (lane == 0) arrive(&meeting.empty[place.stage]);
-    if (columns == chunk || tile + 1 == to) rows.take((tile + 1) * tile_blocks - columns, columns);
+    if (columns == chunk || tile + 1 == to)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) rows[i].take((tile + 1) * tile_blocks - columns, columns);
   }
 
-  if (c.scores != nullptr && split == s.splits - 1) rows.write_unseen(to * tile_blocks);
-  if (s.lists != nullptr)
-    rows.write_lists(s.lists, split, s.splits);
-  else if (c.ids != nullptr)
-    rows.write_selected();
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    sweep_rows& half = rows[i];
+    if (c.scores != nullptr && split == s.splits - 1) half.write_unseen(to * tile_blocks);
+    if (s.lists != nullptr)
+      half.write_lists(s.lists, split, s.splits);
+    else if (c.ids != nullptr)
+      half.write_selected();
+  }
 }
 
 std::size_t stage_bytes(const index_call& c) {
@@ -178,7 +202,7 @@ template <class T, int groups>
 void sweep_as(const sweep_call& s, unsigned blocks, int warps, cudaStream_t stream) {
   const std::size_t shared = s.stages * stage_bytes(s.index) + static_cast<std::size_t>(warps) * s.warp_bytes;
   allow_shared_memory(sweep<T, groups>, shared);
-  sweep<T, groups><<<blocks, (warps + 1) * 32, shared, stream>>>(s);
+  sweep<T, groups><<<blocks, warps * 32, shared, stream>>>(s);
 }
 
 template <class T>
@@ -195,7 +219,7 @@ struct block_shape {
 
 /// As many warps as the rows of a sequence can use and shared memory has room for, beside two tiles of keys at least.
 block_shape choose_shape(const index_call& c, std::int64_t max_q_len) {
-  const std::size_t room = shared_memory_room() - sizeof(ring), stage = stage_bytes(c), warp = sweep_rows::bytes(c);
+  const std::size_t room = shared_memory_room() - sizeof(ring), stage = stage_bytes(c), warp = 2 * sweep_rows::bytes(c);
   int warps = most_warps;
   const auto fewer_do = [&] {
     const int rows = warps / 2 * warp_rows;
@@ -251,7 +275,7 @@ void sweep_scores(const index_call& call, void* scratch, const run_context& cont
                      tile_tokens,
                      splits,
                      stages,
-                     static_cast<int>(sweep_rows::bytes(call)),
+                     2 * static_cast<int>(sweep_rows::bytes(call)),
                      splits > 1 && call.ids != nullptr ? static_cast<rank*>(scratch) : nullptr};
   const auto blocks = static_cast<unsigned>(tiles * splits);
   if (same_type(call.q_type, bf16_type))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 32 rows (token, head) of a warp that sweeps keys: maxima of the last blocks, and the best blocks so far. Both are in
+// 32 rows (token, head) of a warp that sweeps keys: maxima of the last blocks, and the best blocks so far. Both are in
 // shared memory; what is one number a row is in a lane.
 #pragma once
 
@@ -9,24 +9,24 @@
 
 namespace msabench::cuda {
 
-constexpr int warp_rows = 32;
-constexpr int chunk = 32;         // blocks whose maxima are kept before they are looked at
+constexpr int lane_rows = 32;
+constexpr int chunk = 16;         // blocks whose maxima are kept before they are looked at
 constexpr int pitch = chunk + 1;  // of a row of maxima, so that a column is spread over all banks
 
 class sweep_rows {
  public:
   /// Bytes of shared memory.
   static std::size_t bytes(const index_call& c) {
-    return warp_rows * (pitch * sizeof(float) + (c.ids == nullptr ? 0 : wanted_blocks(c.rule) * sizeof(rank)));
+    return lane_rows * (pitch * sizeof(float) + (c.ids == nullptr ? 0 : wanted_blocks(c.rule) * sizeof(rank)));
   }
 
-  /// The warp's rows are those from `first` on, of the tile's tokens and all heads.
+  /// The rows are those from `first` on, of the tile's tokens and all heads.
   __device__ sweep_rows(const index_call& call, const query_tile& tile, int first, char* shared)
       : c_(call), tile_(tile), first_(first), maxima_(reinterpret_cast<float*>(shared)) {
     floor_ = -CUDART_INF_F;
     if (c_.ids == nullptr) return;
-    lists_ = reinterpret_cast<rank*>(maxima_ + warp_rows * pitch);
-    for (int i = lane(); i < warp_rows * wanted_blocks(c_.rule); i += 32) lists_[i] = no_block;
+    lists_ = reinterpret_cast<rank*>(maxima_ + lane_rows * pitch);
+    for (int i = lane(); i < lane_rows * wanted_blocks(c_.rule); i += 32) lists_[i] = no_block;
   }
 
   /// Keys that row r sees; none if it is behind the last token.
@@ -67,12 +67,12 @@ class sweep_rows {
 
   /// Scores of the blocks from `first` on, which none of the rows sees.
   __device__ void write_unseen(std::int64_t first) const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       for (std::int64_t b = first + lane(); b < c_.max_blocks; b += 32) score_row(r)[b] = -CUDART_INF_F;
   }
 
   __device__ void write_selected() const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       write_ids(c_.rule, blocks(r), listed(r),
                 c_.ids + token(r) * c_.id_row_stride + (first_ + r) % c_.heads * c_.id_head_stride);
   }
@@ -80,7 +80,7 @@ class sweep_rows {
   /// For others to merge: list `split` of each row, of `splits`.
   __device__ void write_lists(rank* to, std::int64_t split, std::int64_t splits) const {
     const int wanted = wanted_blocks(c_.rule);
-    for (int r = 0; r < warp_rows && there(r); ++r) {
+    for (int r = 0; r < lane_rows && there(r); ++r) {
       const std::int64_t row = token(r) * c_.heads + (first_ + r) % c_.heads;
       if (lane() < wanted) to[(row * splits + split) * wanted + lane()] = listed(r);
     }
@@ -102,7 +102,7 @@ class sweep_rows {
   }
 
   __device__ void write_scores(std::int64_t first, int count) const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       if (lane() < count && first + lane() < c_.max_blocks) score_row(r)[first + lane()] = maxima_[r * pitch + lane()];
   }
 
@@ -114,12 +114,12 @@ class sweep_rows {
     if (!full_) better = all_lanes;
     const auto from = static_cast<int>(max(std::int64_t{0}, min(free.first - first, std::int64_t{chunk})));
     const auto to = static_cast<int>(max(std::int64_t{0}, min(free.end - first, std::int64_t{count})));
-    better &= to > from ? all_lanes >> (chunk - to) & all_lanes << from : 0;
+    better &= to > from ? all_lanes >> (32 - to) & all_lanes << from : 0;
     const int wanted = wanted_blocks(c_.rule);
     for (unsigned rows = __ballot_sync(all_lanes, better != 0); rows != 0; rows &= rows - 1) {
       const int r = __ffs(rows) - 1;
       top_list best{listed(r)};
-      best.offer(rank_of(maxima_[r * pitch + lane()], first + lane()), __shfl_sync(all_lanes, better, r));
+      best.offer(rank_of(maxima_[r * pitch + lane() % chunk], first + lane()), __shfl_sync(all_lanes, better, r));
       if (lane() < wanted) lists_[r * wanted + lane()] = best.mine;
       const rank last = __shfl_sync(all_lanes, best.mine, wanted - 1);
       if (lane() == r && last != no_block) {
@@ -132,8 +132,8 @@ class sweep_rows {
   const index_call& c_;
   const query_tile& tile_;
   int first_;
-  float* maxima_;          // [warp_rows][pitch]
-  rank* lists_ = nullptr;  // [warp_rows][wanted]; nullptr: no ids are wanted
+  float* maxima_;          // [lane_rows][pitch]
+  rank* lists_ = nullptr;  // [lane_rows][wanted]; nullptr: no ids are wanted
   // Of the row of this lane: whether its list is full, and then the least score in it. No other that is not greater has a
   // place, since ids rise.
   bool full_ = false;
