@@ -23,10 +23,11 @@ class sweep_rows {
   /// The rows are those from `first` on, of the tile's tokens and all heads.
   __device__ sweep_rows(const index_call& call, const query_tile& tile, int first, char* shared)
       : c_(call), tile_(tile), first_(first), maxima_(reinterpret_cast<float*>(shared)) {
-    floor_ = -CUDART_INF_F;
+    floor_ = CUDART_NAN_F;
     if (c_.ids == nullptr) return;
     lists_ = reinterpret_cast<rank*>(maxima_ + lane_rows * pitch);
     for (int i = lane(); i < lane_rows * wanted_blocks(c_.rule); i += 32) lists_[i] = no_block;
+    __syncwarp();
   }
 
   /// Keys that row r sees; none if it is behind the last token.
@@ -97,8 +98,7 @@ class sweep_rows {
   }
   /// The list of a row, as top_list has it.
   __device__ rank listed(int r) const {
-    const int wanted = wanted_blocks(c_.rule);
-    return lane() < wanted ? lists_[r * wanted + lane()] : no_block;
+    return top_list::sorted(lane() < wanted_blocks(c_.rule) ? lists_[lane() * lane_rows + r] : no_block);
   }
 
   __device__ void write_scores(std::int64_t first, int count) const {
@@ -108,35 +108,45 @@ class sweep_rows {
 
   __device__ void raise_lists(std::int64_t first, int count) {
     const free_blocks free(c_.rule, blocks(lane()));
-    // Each lane looks through its own row, and the warp takes what is left of it.
+    const float* const row = maxima_ + lane() * pitch;
+    // Each lane looks through its own row.
     unsigned better = 0;
-    for (int i = 0; i < chunk; ++i) better |= (maxima_[lane() * pitch + i] > floor_ ? 1u : 0u) << i;
-    if (!full_) better = all_lanes;
+#pragma unroll
+    for (int i = 0; i < chunk; ++i) better |= (row[i] <= floor_ ? 0u : 1u) << i;
     const auto from = static_cast<int>(max(std::int64_t{0}, min(free.first - first, std::int64_t{chunk})));
     const auto to = static_cast<int>(max(std::int64_t{0}, min(free.end - first, std::int64_t{count})));
     better &= to > from ? all_lanes >> (32 - to) & all_lanes << from : 0;
-    const int wanted = wanted_blocks(c_.rule);
-    for (unsigned rows = __ballot_sync(all_lanes, better != 0); rows != 0; rows &= rows - 1) {
-      const int r = __ffs(rows) - 1;
-      top_list best{listed(r)};
-      best.offer(rank_of(maxima_[r * pitch + lane() % chunk], first + lane()), __shfl_sync(all_lanes, better, r));
-      if (lane() < wanted) lists_[r * wanted + lane()] = best.mine;
-      const rank last = __shfl_sync(all_lanes, best.mine, wanted - 1);
-      if (lane() == r && last != no_block) {
-        floor_ = score_of(last);
-        full_ = true;
-      }
+    for (; better != 0; better &= better - 1) {
+      const int i = __ffs(better) - 1;
+      replace_worst(rank_of(row[i], first + i));
     }
+  }
+
+  /// Of this lane's row. The worst of a list is at its first place, so that is all that most candidates are compared with.
+  __device__ void replace_worst(rank candidate) {
+    rank* const list = lists_ + lane();
+    if (candidate < list[0]) return;
+    const int wanted = wanted_blocks(c_.rule);
+    rank worst = candidate;
+    int place = 0;
+#pragma unroll 4
+    for (int i = 1; i < wanted; ++i) {
+      const rank other = list[i * lane_rows];
+      place = other < worst ? i : place;
+      worst = min(other, worst);
+    }
+    if (place != 0) list[place * lane_rows] = candidate;
+    list[0] = worst;
+    if (worst != no_block) floor_ = score_of(worst);
   }
 
   const index_call& c_;
   const query_tile& tile_;
   int first_;
   float* maxima_;          // [lane_rows][pitch]
-  rank* lists_ = nullptr;  // [lane_rows][wanted]; nullptr: no ids are wanted
-  // Of the row of this lane: whether its list is full, and then the least score in it. No other that is not greater has a
-  // place, since ids rise.
-  bool full_ = false;
+  rank* lists_ = nullptr;  // [wanted][lane_rows]; nullptr: no ids are wanted
+  // The least score in the list of this lane's row, NaN until it is full. No other that is not greater has a place, since ids
+  // rise.
   float floor_;
 };
 
