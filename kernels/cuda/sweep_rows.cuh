@@ -83,7 +83,8 @@ class sweep_rows {
     const int wanted = wanted_blocks(c_.rule);
     for (int r = 0; r < lane_rows && there(r); ++r) {
       const std::int64_t row = token(r) * c_.heads + (first_ + r) % c_.heads;
-      if (lane() < wanted) to[(row * splits + split) * wanted + lane()] = listed(r);
+      const rank mine = listed(r);
+      if (lane() < wanted) to[(row * splits + split) * wanted + lane()] = mine;
     }
   }
 
@@ -96,7 +97,7 @@ class sweep_rows {
   __device__ float* score_row(int r) const {
     return c_.scores + (first_ + r) % c_.heads * c_.score_head_stride + token(r) * c_.score_row_stride;
   }
-  /// The list of a row, as top_list has it.
+  /// The list of a row, as top_list has it; by whole warps.
   __device__ rank listed(int r) const {
     return top_list::sorted(lane() < wanted_blocks(c_.rule) ? lists_[lane() * lane_rows + r] : no_block);
   }
