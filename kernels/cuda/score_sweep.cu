@@ -198,9 +198,15 @@ std::size_t stage_bytes(const index_call& c) {
   return std::size_t{tile_keys} * groups_for(c.width) * 4 * sizeof(uint4);
 }
 
+std::size_t warp_bytes(const index_call& c) { return warp_rows / lane_rows * sweep_rows::bytes(c); }
+
+std::size_t shared_bytes(const index_call& c, int warps, int stages) {
+  return static_cast<std::size_t>(stages) * stage_bytes(c) + static_cast<std::size_t>(warps) * warp_bytes(c);
+}
+
 template <class T, int groups>
 void sweep_as(const sweep_call& s, unsigned blocks, int warps, cudaStream_t stream) {
-  const std::size_t shared = s.stages * stage_bytes(s.index) + static_cast<std::size_t>(warps) * s.warp_bytes;
+  const std::size_t shared = shared_bytes(s.index, warps, s.stages);
   allow_shared_memory(sweep<T, groups>, shared);
   sweep<T, groups><<<blocks, warps * 32, shared, stream>>>(s);
 }
@@ -215,24 +221,30 @@ void sweep_of(const sweep_call& s, unsigned blocks, int warps, cudaStream_t stre
 
 struct block_shape {
   int warps, stages;
+  int resident;  // thread blocks on a multiprocessor
 };
 
-/// As many warps as the rows of a sequence can use and shared memory has room for, beside two tiles of keys at least.
+/// As many warps as the rows of a sequence can use and shared memory has room for, beside two tiles of keys at least. What
+/// these warps leave of the registers is for more thread blocks, and shared memory that is left for more tiles.
 block_shape choose_shape(const index_call& c, std::int64_t max_q_len) {
-  const std::size_t room = shared_memory_room() - sizeof(ring), stage = stage_bytes(c), warp = 2 * sweep_rows::bytes(c);
-  int warps = most_warps;
+  const std::size_t fixed = sizeof(ring) + sizeof(query_tile), room = shared_memory_room() - fixed;
+  int warps = most_warps, stages = 2;
   const auto fewer_do = [&] {
     const int rows = warps / 2 * warp_rows;
-    return rows >= c.heads && (max_q_len * c.heads <= rows || 2 * stage + warps * warp > room);
+    return rows >= c.heads && (max_q_len * c.heads <= rows || shared_bytes(c, warps, stages) > room);
   };
   while (warps > 1 && fewer_do()) warps /= 2;
-  return {warps, static_cast<int>(std::clamp<std::size_t>((room - warps * warp) / stage, 2, most_stages))};
+  const auto fitting = [&](int of_stages) { return resident_blocks(shared_bytes(c, warps, of_stages) + fixed); };
+  const int resident = std::min(most_warps / warps, fitting(stages));
+  while (stages < most_stages && shared_bytes(c, warps, stages + 1) <= room && fitting(stages + 1) >= resident)
+    ++stages;
+  return {warps, stages, resident};
 }
 
-/// The fewest parts of the keys that leave no more than a tenth of the multiprocessors without work. Where tokens differ
+/// The fewest parts of the keys that leave no more than a tenth of the multiprocessors' places without work. Where tokens differ
 /// much in what they see, more of them even that out.
-int choose_splits(std::int64_t tiles, std::int64_t most, bool uneven) {
-  const std::int64_t processors = multiprocessors();
+int choose_splits(std::int64_t tiles, std::int64_t most, int resident, bool uneven) {
+  const std::int64_t processors = std::int64_t{multiprocessors()} * resident;
   for (std::int64_t splits = 1; splits < most; ++splits) {
     const std::int64_t items = tiles * splits, waves = ceil_div(items, processors);
     if (items * 10 >= waves * processors * 9 && (!uneven || waves >= 4)) return static_cast<int>(splits);
@@ -249,7 +261,7 @@ double list_bytes(const msabench_problem& p) {
 /// A part should have a few chunks of keys.
 std::int64_t most_splits(const msabench_problem& p) {
   constexpr std::int64_t least_tiles = 8;
-  const std::int64_t by_keys = std::clamp<std::int64_t>(p.max_kv_len / (least_tiles * tile_keys), 1, 64);
+  const std::int64_t by_keys = std::clamp<std::int64_t>(p.max_kv_len / (least_tiles * tile_keys), 1, 256);
   const double bytes = list_bytes(p);
   return bytes == 0 ? by_keys
                     : std::clamp<std::int64_t>(static_cast<std::int64_t>(most_list_bytes / bytes), 1, by_keys);
@@ -265,17 +277,17 @@ void sweep_scores(const index_call& call, void* scratch, const run_context& cont
   const msabench_problem& p = context.problem;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (call.rows.batch == 0 || call.rows.row_bound == 0) return;
-  const auto [warps, stages] = choose_shape(call, p.max_q_len);
+  const auto [warps, stages, resident] = choose_shape(call, p.max_q_len);
   const int tile_tokens = warps * warp_rows / call.heads;
   // Sequences begin tiles of their own, so at worst each leaves one empty.
   const std::int64_t tiles = call.rows.row_bound / tile_tokens + call.rows.batch;
   const std::int64_t busy = ceil_div(call.rows.row_bound, tile_tokens);
-  const int splits = choose_splits(busy, most_splits(p), 2 * p.max_q_len > p.max_kv_len);
+  const int splits = choose_splits(busy, most_splits(p), resident, 2 * p.max_q_len > p.max_kv_len);
   const sweep_call s{call,
                      tile_tokens,
                      splits,
                      stages,
-                     2 * static_cast<int>(sweep_rows::bytes(call)),
+                     static_cast<int>(warp_bytes(call)),
                      splits > 1 && call.ids != nullptr ? static_cast<rank*>(scratch) : nullptr};
   const auto blocks = static_cast<unsigned>(tiles * splits);
   if (same_type(call.q_type, bf16_type))
