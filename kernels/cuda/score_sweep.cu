@@ -14,17 +14,8 @@ namespace {
 constexpr int most_warps = 8;
 constexpr int row_tiles = 4;  // of 16 rows, of a warp
 constexpr int warp_rows = 16 * row_tiles;
-constexpr int unit_keys = 16;  // multiplied together
-constexpr int share = 16;      // keys that a warp copies at a time
+constexpr int unit_keys = 8;  // multiplied together
 constexpr int most_stages = 4;
-#ifndef UNROLL
-#define UNROLL 8
-#endif
-#ifndef DIST
-#define DIST 1
-#endif
-constexpr int distance = DIST;
-constexpr int unrolled = UNROLL;
 
 struct sweep_call {
   index_call index;
@@ -52,16 +43,42 @@ struct ring_place {
   }
 };
 
-/// A warp's share of a tile: every so many keys of it as there are warps, `share` at a time.
+/// A warp starts to copy a tile of keys.
 template <int pieces>
-__device__ void copy_share(const index_keys& keys, const char* first, std::int64_t first_key, std::int64_t end,
-                           int width, uint4* tile) {
-  const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+__device__ void copy_tile(const index_keys& keys, std::int64_t first_key, std::int64_t end, int width, uint4* tile) {
+  constexpr int part = 32;
+  const char* const first = keys.key(first_key);
 #pragma unroll 1
-  for (int i = warp * share; i < tile_keys; i += warps * share)
-    copy_keys<share, pieces>(keys, keys.at_one_stride ? first + i * keys.stride : keys.key(first_key + i), first_key + i,
-                             end, width, tile + i * pieces);
+  for (int i = 0; i < tile_keys; i += part)
+    copy_keys<part, pieces>(keys, first + i * keys.stride, first_key + i, end, width, tile + i * pieces);
 }
+
+/// Products before the first term.
+__device__ inline void clear(float (&products)[row_tiles][1][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * row_tiles; ++i) products[i / 4][0][i % 4] = 0;
+}
+
+/// The greatest products of rows g and g + 8 of each tile of 16 rows that a thread has come across.
+struct maxima {
+  float best[2][row_tiles / 2][2];  // [32 rows][m][half]
+
+  __device__ maxima() { clear(); }
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 2 * row_tiles; ++i) best[i / row_tiles][i / 2 % (row_tiles / 2)][i % 2] = -CUDART_INF_F;
+  }
+  /// NaN is passed over.
+  __device__ void take(const float (&products)[row_tiles][1][4]) {
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float& most = best[2 * m / row_tiles][m % (row_tiles / 2)][half];
+        most = fmaxf(most, fmaxf(products[m][0][2 * half], products[m][0][2 * half + 1]));
+      }
+  }
+};
 
 template <class T, int groups>
 __global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
@@ -75,7 +92,7 @@ __global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
   __shared__ query_tile tokens;
   if (threadIdx.x == 0) tokens = tile_at(c.rows, item / s.splits, s.tile_tokens);
   if (threadIdx.x < s.stages) {
-    make_barrier(&meeting.full[threadIdx.x], blockDim.x);
+    make_barrier(&meeting.full[threadIdx.x], 32);
     make_barrier(&meeting.empty[threadIdx.x], warps);
   }
   __syncthreads();
@@ -101,80 +118,89 @@ __global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
     }
 
   const index_keys keys(c.keys, tokens.sequence);
+  const int distance = s.stages > 3 ? 2 : 1;
   ring_place ahead, place;
-  const char* ahead_first = from < to ? keys.key(std::int64_t{from} * tile_keys) : nullptr;
+  // Warps take turns at tiles.
   const auto fill = [&](int tile) {
-    if (tile < to) {
-      const std::int64_t first_key = std::int64_t{tile} * tile_keys;
+    if (tile < to && (tile - from & warps - 1) == warp) {
       wait_for(&meeting.empty[ahead.stage], ahead.parity ^ 1);
-      copy_share<pieces>(keys, ahead_first, first_key, end, c.width, tiles + ahead.stage * tile_size);
+      copy_tile<pieces>(keys, std::int64_t{tile} * tile_keys, end, c.width, tiles + ahead.stage * tile_size);
       arrive_after_copies(&meeting.full[ahead.stage]);
-      if (tile + 1 < to) ahead_first = keys.key(first_key + tile_keys);
-      ahead.next(s.stages);
     }
+    ahead.next(s.stages);
   };
   for (int i = 0; i < distance; ++i) fill(from + i);
 
   const int tile_blocks = tile_keys / c.rule.block;
+  using unit_held = unit_pieces<1, groups>;
   if (from < to) wait_for(&meeting.full[0], 0);
-  unit_pieces<unit_keys / 8, groups> held(tiles);
+  unit_held even(tiles), odd(tiles + unit_size);
   for (int tile = from; tile < to; ++tile) {
     const int first_key = tile * tile_keys;
     const int first_column = (tile - from) * tile_blocks % chunk, columns = first_column + tile_blocks;
-    const uint4* const here = tiles + place.stage * tile_size;
-    fill(tile + distance);
-    // The last unit is in registers when the ones of the next tile are asked for.
-    const auto change = [&]() -> const uint4* {
+    const uint4* next = tiles + place.stage * tile_size;
+    // Where the units behind these two are.
+    const auto advance = [&](int unit) {
+      next += 2 * unit_size;
+      if (unit + 2 * unit_keys < tile_keys) return;
+      // All of this tile is in registers.
       __syncwarp();
       if (lane == 0) arrive(&meeting.empty[place.stage]);
-      if (tile + 1 == to) return here;
+      if (tile + 1 == to) {
+        next = tiles;
+        return;
+      }
       place.next(s.stages);
       wait_for(&meeting.full[place.stage], place.parity);
-      return tiles + place.stage * tile_size;
+      next = tiles + place.stage * tile_size;
     };
-    const auto multiply = [&](float(&products)[row_tiles][unit_keys / 8][4], int unit) {
-      const uint4* const next = unit + unit_keys < tile_keys ? here + (unit / unit_keys + 1) * unit_size : change();
-#pragma unroll
-      for (int j = 0; j < groups; ++j) {
-        multiply_group<T>(products, queries, held, j);
-        held.load(j, next);
-      }
-    };
-    float best[2][2][2];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
+    maxima most;
     if (c.rule.block == tile_keys && first_key + tile_keys <= all_see) {
-#pragma unroll unrolled
-      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
-        float products[row_tiles][unit_keys / 8][4] = {};
-        multiply(products, unit);
+      float of_even[row_tiles][1][4], of_odd[row_tiles][1][4];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-          best[i / 4][i / 2 % 2][i % 2] =
-              fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
-      }
-      rows[0].keep(best[0], first_column);
-      rows[1].keep(best[1], first_column);
-    } else {
+      for (int i = 0; i < 4 * row_tiles; ++i) of_odd[i / 4][0][i % 4] = -CUDART_INF_F;
 #pragma unroll 1
-      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
-        float products[row_tiles][unit_keys / 8][4] = {};
-        multiply(products, unit);
+      for (int unit = 0; unit < tile_keys; unit += 2 * unit_keys) {
+        clear(of_even);
+        multiply<T>(of_even, queries, even);
+        most.take(of_odd);
+        advance(unit);
+        even = unit_held(next);
+        if (unit == 0) fill(tile + distance);
+        clear(of_odd);
+        multiply<T>(of_odd, queries, odd);
+        most.take(of_even);
+        odd = unit_held(next + unit_size);
+      }
+      most.take(of_odd);
+      rows[0].keep(most.best[0], first_column);
+      rows[1].keep(most.best[1], first_column);
+    } else {
+      fill(tile + distance);
+#pragma unroll 1
+      for (int unit = 0; unit < tile_keys; unit += 2 * unit_keys) {
+        float products[2][row_tiles][1][4];
+        clear(products[0]);
+        clear(products[1]);
+        multiply<T>(products[0], queries, even);
+        multiply<T>(products[1], queries, odd);
+        advance(unit);
+        even = unit_held(next);
+        odd = unit_held(next + unit_size);
 #pragma unroll
-        for (int m = 0; m < row_tiles; ++m) {
-          const int low = 16 * m % lane_rows + g;
-          hide(products[m], first_key + unit + 2 * t, rows[m / 2].seen(low), rows[m / 2].seen(low + 8));
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int m = 0; m < row_tiles; ++m) {
+            const int low = 16 * m % lane_rows + g;
+            hide(products[i][m], first_key + unit + i * unit_keys + 2 * t, rows[m / 2].seen(low), rows[m / 2].seen(low + 8));
+          }
+          most.take(products[i]);
         }
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-          best[i / 4][i / 2 % 2][i % 2] =
-              fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
-        if ((unit + unit_keys) % c.rule.block == 0) {
+        if ((unit + 2 * unit_keys) % c.rule.block == 0) {
           const int column = first_column + unit / c.rule.block;
-          rows[0].keep(best[0], column);
-          rows[1].keep(best[1], column);
-#pragma unroll
-          for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
+          rows[0].keep(most.best[0], column);
+          rows[1].keep(most.best[1], column);
+          most.clear();
         }
       }
     }
