@@ -101,34 +101,35 @@ template <int N, int groups>
 struct unit_pieces {
   uint4 held[groups][N];
 
-  unit_pieces() = default;
   __device__ explicit unit_pieces(const uint4* unit) {
+#pragma unroll
+    for (int j = 0; j < groups; ++j) load(j, unit);
+  }
+
+  /// Group j of another unit.
+  __device__ void load(int j, const uint4* unit) {
     constexpr int pieces = 4 * groups;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     // placed() moves piece 4j + t by 4 in odd rows: to j + 1 if j is even, else to j - 1.
     const uint4 *const even = unit + placed<pieces>(g, t), *const odd = unit + placed<pieces>(g, t + 4) - 4;
 #pragma unroll
-    for (int j = 0; j < groups; ++j)
-#pragma unroll
-      for (int n = 0; n < N; ++n) held[j][n] = (j % 2 == 0 ? even : odd)[8 * n * pieces + 4 * j];
+    for (int n = 0; n < N; ++n) held[j][n] = (j % 2 == 0 ? even : odd)[8 * n * pieces + 4 * j];
   }
 };
 
-/// Products of M tiles of 16 rows and a unit of keys: [M][8 keys][fragment].
+/// What group j adds to products of M tiles of 16 rows and a unit of keys: [M][8 keys][fragment]. Groups come in
+/// ascending order.
 template <class T, int M, int N, int groups>
-__device__ inline void multiply(float (&products)[M][N][4], const query_operands (&queries)[M][groups],
-                                const unit_pieces<N, groups>& unit) {
+__device__ inline void multiply_group(float (&products)[M][N][4], const query_operands (&queries)[M][groups],
+                                      const unit_pieces<N, groups>& unit, int j) {
 #pragma unroll
-  for (int j = 0; j < groups; ++j) {
+  for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int n = 0; n < N; ++n)
+    for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].first, unit.held[j][n].x, unit.held[j][n].y);
 #pragma unroll
-      for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].first, unit.held[j][n].x, unit.held[j][n].y);
+  for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].second, unit.held[j][n].z, unit.held[j][n].w);
-  }
+    for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].second, unit.held[j][n].z, unit.held[j][n].w);
 }
 
 /// Products that a row does not see become -infinity: rows g and g + 8 see `low` and `high` keys, and the thread's columns
@@ -145,7 +146,8 @@ __device__ inline void hide(float (&products)[N][4], int column, int low, int hi
 }
 
 /// This thread's greatest product of row g (half 0) or g + 8 with keys 16 * part .. 16 * part + 15. NaN is passed over.
-__device__ inline float best_of(const float (&products)[4][4], int part, int half) {
+template <int N>
+__device__ inline float best_of(const float (&products)[N][4], int part, int half) {
   const float(&left)[4] = products[2 * part], (&right)[4] = products[2 * part + 1];
   return fmaxf(fmaxf(left[2 * half], left[2 * half + 1]), fmaxf(right[2 * half], right[2 * half + 1]));
 }

@@ -122,7 +122,8 @@ __global__ void __launch_bounds__(warps * 32) stream(stream_call s) {
           for (int j = 0; j < groups; ++j)
             operands[0][j] = query_operands(queries[placed<pieces>(16 * m + g, 4 * j + t)],
                                             queries[placed<pieces>(16 * m + 8 + g, 4 * j + t)]);
-          multiply<T>(products, operands, held);
+#pragma unroll
+          for (int j = 0; j < groups; ++j) multiply_group<T>(products, operands, held, j);
         }
         if (unit_key + unit_keys > all_see) hide(products[0], unit_key + 2 * t, seen[m][0], seen[m][1]);
         float parts[2][2];  // [16 keys][row]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores for many query tokens: a product of two matrices whose result is never in memory. A thread block has 32 rows
+// Scores for many query tokens: a product of two matrices whose result is never in memory. A thread block has 64 rows
 // (token, head) of one sequence in the registers of each of its warps and sweeps the keys that they see, a tile of 128 at
-// a time. Of a tile only the maxima of its blocks are left; 32 of them a row are kept in shared memory, then offered to
-// the row's list of best blocks. One more warp brings the next tiles to shared memory meanwhile.
+// a time. Of a tile only the maxima of its blocks are left; 16 of them a row are kept in shared memory, then offered to
+// the row's list of best blocks. Warps take turns at bringing the next tiles to shared memory: one that did nothing else
+// would be the ninth, and cost each of the others a third of its registers.
 #include "kernels/cuda/barriers.cuh"
 #include "kernels/cuda/index_keys.cuh"
 #include "kernels/cuda/scoring.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr int most_warps = 8;
 constexpr int row_tiles = 4;  // of 16 rows, of a warp
 constexpr int warp_rows = 16 * row_tiles;
-constexpr int unit_keys = 8;  // multiplied together
+constexpr int unit_keys = 16;  // multiplied together
 constexpr int most_stages = 4;
 
 struct sweep_call {
@@ -26,8 +27,8 @@ struct sweep_call {
   rank* lists;      // [T][heads][splits][wanted], where keys are shared; else ids are written
 };
 
-/// Where the two kinds of warps meet: a stage is full when all lanes of the producer have copied, and empty when every
-/// other warp has read it.
+/// Where warps meet: a stage is full when all lanes of the warp that fills it have copied, and empty when every warp has
+/// read it.
 struct ring {
   barrier full[most_stages], empty[most_stages];
 };
@@ -52,33 +53,6 @@ __device__ void copy_tile(const index_keys& keys, std::int64_t first_key, std::i
   for (int i = 0; i < tile_keys; i += part)
     copy_keys<part, pieces>(keys, first + i * keys.stride, first_key + i, end, width, tile + i * pieces);
 }
-
-/// Products before the first term.
-__device__ inline void clear(float (&products)[row_tiles][1][4]) {
-#pragma unroll
-  for (int i = 0; i < 4 * row_tiles; ++i) products[i / 4][0][i % 4] = 0;
-}
-
-/// The greatest products of rows g and g + 8 of each tile of 16 rows that a thread has come across.
-struct maxima {
-  float best[2][row_tiles / 2][2];  // [32 rows][m][half]
-
-  __device__ maxima() { clear(); }
-  __device__ void clear() {
-#pragma unroll
-    for (int i = 0; i < 2 * row_tiles; ++i) best[i / row_tiles][i / 2 % (row_tiles / 2)][i % 2] = -CUDART_INF_F;
-  }
-  /// NaN is passed over.
-  __device__ void take(const float (&products)[row_tiles][1][4]) {
-#pragma unroll
-    for (int m = 0; m < row_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float& most = best[2 * m / row_tiles][m % (row_tiles / 2)][half];
-        most = fmaxf(most, fmaxf(products[m][0][2 * half], products[m][0][2 * half + 1]));
-      }
-  }
-};
 
 template <class T, int groups>
 __global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
@@ -132,75 +106,64 @@ __global__ void __launch_bounds__(most_warps * 32, 1) sweep(sweep_call s) {
   for (int i = 0; i < distance; ++i) fill(from + i);
 
   const int tile_blocks = tile_keys / c.rule.block;
-  using unit_held = unit_pieces<1, groups>;
   if (from < to) wait_for(&meeting.full[0], 0);
-  unit_held even(tiles), odd(tiles + unit_size);
+  unit_pieces<unit_keys / 8, groups> held(tiles);
   for (int tile = from; tile < to; ++tile) {
     const int first_key = tile * tile_keys;
     const int first_column = (tile - from) * tile_blocks % chunk, columns = first_column + tile_blocks;
-    const uint4* next = tiles + place.stage * tile_size;
-    // Where the units behind these two are.
-    const auto advance = [&](int unit) {
-      next += 2 * unit_size;
-      if (unit + 2 * unit_keys < tile_keys) return;
-      // All of this tile is in registers.
+    const uint4* const here = tiles + place.stage * tile_size;
+    fill(tile + distance);
+    // The last unit is in registers when the ones of the next tile are asked for.
+    const auto change = [&]() -> const uint4* {
       __syncwarp();
       if (lane == 0) arrive(&meeting.empty[place.stage]);
-      if (tile + 1 == to) {
-        next = tiles;
-        return;
-      }
+      if (tile + 1 == to) return here;
       place.next(s.stages);
       wait_for(&meeting.full[place.stage], place.parity);
-      next = tiles + place.stage * tile_size;
+      return tiles + place.stage * tile_size;
     };
-    maxima most;
-    if (c.rule.block == tile_keys && first_key + tile_keys <= all_see) {
-      float of_even[row_tiles][1][4], of_odd[row_tiles][1][4];
+    // A group of the next unit comes into the registers of the one that has been multiplied.
+    const auto multiply = [&](float(&products)[row_tiles][unit_keys / 8][4], int unit) {
+      const uint4* const next = unit + unit_keys < tile_keys ? here + (unit / unit_keys + 1) * unit_size : change();
 #pragma unroll
-      for (int i = 0; i < 4 * row_tiles; ++i) of_odd[i / 4][0][i % 4] = -CUDART_INF_F;
-#pragma unroll 1
-      for (int unit = 0; unit < tile_keys; unit += 2 * unit_keys) {
-        clear(of_even);
-        multiply<T>(of_even, queries, even);
-        most.take(of_odd);
-        advance(unit);
-        even = unit_held(next);
-        if (unit == 0) fill(tile + distance);
-        clear(of_odd);
-        multiply<T>(of_odd, queries, odd);
-        most.take(of_even);
-        odd = unit_held(next + unit_size);
+      for (int j = 0; j < groups; ++j) {
+        multiply_group<T>(products, queries, held, j);
+        held.load(j, next);
       }
-      most.take(of_odd);
-      rows[0].keep(most.best[0], first_column);
-      rows[1].keep(most.best[1], first_column);
+    };
+    float best[2][2][2];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
+    if (c.rule.block == tile_keys && first_key + tile_keys <= all_see) {
+#pragma unroll
+      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+        float products[row_tiles][unit_keys / 8][4] = {};
+        multiply(products, unit);
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          best[i / 4][i / 2 % 2][i % 2] = fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
+      }
+      rows[0].keep(best[0], first_column);
+      rows[1].keep(best[1], first_column);
     } else {
-      fill(tile + distance);
 #pragma unroll 1
-      for (int unit = 0; unit < tile_keys; unit += 2 * unit_keys) {
-        float products[2][row_tiles][1][4];
-        clear(products[0]);
-        clear(products[1]);
-        multiply<T>(products[0], queries, even);
-        multiply<T>(products[1], queries, odd);
-        advance(unit);
-        even = unit_held(next);
-        odd = unit_held(next + unit_size);
+      for (int unit = 0; unit < tile_keys; unit += unit_keys) {
+        float products[row_tiles][unit_keys / 8][4] = {};
+        multiply(products, unit);
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-#pragma unroll
-          for (int m = 0; m < row_tiles; ++m) {
-            const int low = 16 * m % lane_rows + g;
-            hide(products[i][m], first_key + unit + i * unit_keys + 2 * t, rows[m / 2].seen(low), rows[m / 2].seen(low + 8));
-          }
-          most.take(products[i]);
+        for (int m = 0; m < row_tiles; ++m) {
+          const int low = 16 * m % lane_rows + g;
+          hide(products[m], first_key + unit + 2 * t, rows[m / 2].seen(low), rows[m / 2].seen(low + 8));
         }
-        if ((unit + 2 * unit_keys) % c.rule.block == 0) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          best[i / 4][i / 2 % 2][i % 2] = fmaxf(best[i / 4][i / 2 % 2][i % 2], best_of(products[i / 2], 0, i % 2));
+        if ((unit + unit_keys) % c.rule.block == 0) {
           const int column = first_column + unit / c.rule.block;
-          rows[0].keep(most.best[0], column);
-          rows[1].keep(most.best[1], column);
-          most.clear();
+          rows[0].keep(best[0], column);
+          rows[1].keep(best[1], column);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) best[i / 4][i / 2 % 2][i % 2] = -CUDART_INF_F;
         }
       }
     }
@@ -273,7 +236,7 @@ int choose_splits(std::int64_t tiles, std::int64_t most, int resident, bool unev
   const std::int64_t processors = std::int64_t{multiprocessors()} * resident;
   for (std::int64_t splits = 1; splits < most; ++splits) {
     const std::int64_t items = tiles * splits, waves = ceil_div(items, processors);
-    if (items * 10 >= waves * processors * 9 && (!uneven || waves >= 4)) return static_cast<int>(splits);
+    if (items * 10 >= waves * processors * 9 && (!uneven || waves >= 2)) return static_cast<int>(splits);
   }
   return static_cast<int>(most);
 }
