@@ -230,8 +230,8 @@ block_shape choose_shape(const index_call& c, std::int64_t max_q_len) {
   return {warps, stages, resident};
 }
 
-/// The fewest parts of the keys that leave no more than a tenth of the multiprocessors' places without work. Where tokens differ
-/// much in what they see, more of them even that out.
+/// The fewest parts of the keys that leave no more than a tenth of the places on multiprocessors without work. Where tokens
+/// differ much in what they see, more of them even that out.
 int choose_splits(std::int64_t tiles, std::int64_t most, int resident, bool uneven) {
   const std::int64_t processors = std::int64_t{multiprocessors()} * resident;
   for (std::int64_t splits = 1; splits < most; ++splits) {

@@ -146,8 +146,8 @@ class sweep_rows {
   int first_;
   float* maxima_;          // [lane_rows][pitch]
   rank* lists_ = nullptr;  // [wanted][lane_rows]; nullptr: no ids are wanted
-  // The least score in the list of this lane's row, NaN until it is full. No other that is not greater has a place, since ids
-  // rise.
+  // The least score in the list of this lane's row, NaN until it is full. No other that is not greater has a place, since
+  // ids rise.
   float floor_;
 };
 
