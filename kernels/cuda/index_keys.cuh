@@ -15,8 +15,7 @@
 namespace msabench::cuda {
 
 constexpr int tile_keys = 128;  ///< fetched together; a tile starts at a multiple of it and holds whole blocks
-constexpr int unit_keys = 32;   ///< multiplied together
-constexpr int half_unit = 16;   ///< the smallest block
+constexpr int least_block = 16;
 constexpr int piece_elements = 8;
 
 /// Groups of 4 pieces in a row of di elements, zeros behind its end: 2 to 64 elements, 4 to 128.
@@ -63,9 +62,10 @@ __device__ inline void copy_keys(const index_keys& keys, const char* first, std:
     for (int i = 0; i < copies; ++i, from += step) copy_async(place + i * copy_bytes, from, i * rows_at_once < mine);
     return;
   }
-  unsigned long long starts[rows / 32];  // of keys lane, lane + 32, ...
+  constexpr int held_starts = (rows + 31) / 32;
+  unsigned long long starts[held_starts];  // of keys lane, lane + 32, ...
 #pragma unroll
-  for (int i = 0; i < rows / 32; ++i)
+  for (int i = 0; i < held_starts; ++i)
     starts[i] =
         reinterpret_cast<unsigned long long>(32 * i + lane < left ? keys.key(first_key + 32 * i + lane) : first);
 #pragma unroll
@@ -96,45 +96,48 @@ struct query_operands {
       : first{low.x, high.x, low.y, high.y}, second{low.z, high.z, low.w, high.w} {}
 };
 
-/// What a thread holds of a unit: pieces t, t + 4, ... of keys g, g + 8, g + 16, g + 24.
-template <int groups>
+/// What a thread holds of a unit of N x 8 keys: pieces t, t + 4, ... of keys g, g + 8, ...
+template <int N, int groups>
 struct unit_pieces {
-  uint4 held[groups][4];
+  uint4 held[groups][N];
 
   __device__ explicit unit_pieces(const uint4* unit) {
+#pragma unroll
+    for (int j = 0; j < groups; ++j) load(j, unit);
+  }
+
+  /// Group j of another unit.
+  __device__ void load(int j, const uint4* unit) {
     constexpr int pieces = 4 * groups;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     // placed() moves piece 4j + t by 4 in odd rows: to j + 1 if j is even, else to j - 1.
     const uint4 *const even = unit + placed<pieces>(g, t), *const odd = unit + placed<pieces>(g, t + 4) - 4;
 #pragma unroll
-    for (int j = 0; j < groups; ++j)
-#pragma unroll
-      for (int n = 0; n < 4; ++n) held[j][n] = (j % 2 == 0 ? even : odd)[8 * n * pieces + 4 * j];
+    for (int n = 0; n < N; ++n) held[j][n] = (j % 2 == 0 ? even : odd)[8 * n * pieces + 4 * j];
   }
 };
 
-/// Products of M tiles of 16 rows and a unit of keys: [M][8 keys][fragment].
-template <class T, int M, int groups>
-__device__ inline void multiply(float (&products)[M][4][4], const query_operands (&queries)[M][groups],
-                                const unit_pieces<groups>& unit) {
+/// What group j adds to products of M tiles of 16 rows and a unit of keys: [M][8 keys][fragment]. Groups come in
+/// ascending order.
+template <class T, int M, int N, int groups>
+__device__ inline void multiply_group(float (&products)[M][N][4], const query_operands (&queries)[M][groups],
+                                      const unit_pieces<N, groups>& unit, int j) {
 #pragma unroll
-  for (int j = 0; j < groups; ++j) {
+  for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
+    for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].first, unit.held[j][n].x, unit.held[j][n].y);
 #pragma unroll
-      for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].first, unit.held[j][n].x, unit.held[j][n].y);
+  for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
-#pragma unroll
-      for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].second, unit.held[j][n].z, unit.held[j][n].w);
-  }
+    for (int m = 0; m < M; ++m) mma<T>(products[m][n], queries[m][j].second, unit.held[j][n].z, unit.held[j][n].w);
 }
 
 /// Products that a row does not see become -infinity: rows g and g + 8 see `low` and `high` keys, and the thread's columns
 /// are `column`, column + 1 and every 8 further on.
-__device__ inline void hide(float (&products)[4][4], int column, int low, int high) {
+template <int N>
+__device__ inline void hide(float (&products)[N][4], int column, int low, int high) {
 #pragma unroll
-  for (int n = 0; n < 4; ++n)
+  for (int n = 0; n < N; ++n)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (column + 8 * n + i >= low) products[n][i] = -CUDART_INF_F;
@@ -143,7 +146,8 @@ __device__ inline void hide(float (&products)[4][4], int column, int low, int hi
 }
 
 /// This thread's greatest product of row g (half 0) or g + 8 with keys 16 * part .. 16 * part + 15. NaN is passed over.
-__device__ inline float best_of(const float (&products)[4][4], int part, int half) {
+template <int N>
+__device__ inline float best_of(const float (&products)[N][4], int part, int half) {
   const float(&left)[4] = products[2 * part], (&right)[4] = products[2 * part + 1];
   return fmaxf(fmaxf(left[2 * half], left[2 * half + 1]), fmaxf(right[2 * half], right[2 * half + 1]));
 }

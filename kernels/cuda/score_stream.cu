@@ -11,6 +11,7 @@ namespace {
 constexpr int warps = 2;
 constexpr int stages = 3;  // units of a warp: one that is multiplied, the others on their way
 constexpr int row_tiles = stream_rows / 16;
+constexpr int unit_keys = 32;  // multiplied together
 constexpr int tile_units = tile_keys / unit_keys;
 
 struct stream_call {
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(warps * 32) stream(stream_call s) {
       wait_copies<stages - 2>();
       __syncwarp();  // for the copies of the other lanes, and for what they read of the unit that is filled next
       fill();
-      const unit_pieces<groups> held(ring + filled * unit_size);
+      const unit_pieces<unit_keys / 8, groups> held(ring + filled * unit_size);
       filled = (filled + 1) % stages;
 #pragma unroll
       for (int m = 0; m < row_tiles; ++m) {
@@ -121,15 +122,16 @@ __global__ void __launch_bounds__(warps * 32) stream(stream_call s) {
           for (int j = 0; j < groups; ++j)
             operands[0][j] = query_operands(queries[placed<pieces>(16 * m + g, 4 * j + t)],
                                             queries[placed<pieces>(16 * m + 8 + g, 4 * j + t)]);
-          multiply<T>(products, operands, held);
+#pragma unroll
+          for (int j = 0; j < groups; ++j) multiply_group<T>(products, operands, held, j);
         }
         if (unit_key + unit_keys > all_see) hide(products[0], unit_key + 2 * t, seen[m][0], seen[m][1]);
         float parts[2][2];  // [16 keys][row]
 #pragma unroll
         for (int i = 0; i < 4; ++i) parts[i / 2][i % 2] = best_of(products[0], i / 2, i % 2);
-        if (c.rule.block == half_unit) {
-          write(m, parts[0][0], parts[0][1], unit_key / half_unit);
-          write(m, parts[1][0], parts[1][1], unit_key / half_unit + 1);
+        if (c.rule.block == least_block) {
+          write(m, parts[0][0], parts[0][1], unit_key / least_block);
+          write(m, parts[1][0], parts[1][1], unit_key / least_block + 1);
           continue;
         }
 #pragma unroll

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 32 rows (token, head) of a warp that sweeps keys: maxima of the last blocks, and the best blocks so far. Both are in
+// 32 rows (token, head) of a warp that sweeps keys: maxima of the last blocks, and the best blocks so far. Both are in
 // shared memory; what is one number a row is in a lane.
 #pragma once
 
@@ -9,24 +9,25 @@
 
 namespace msabench::cuda {
 
-constexpr int warp_rows = 32;
-constexpr int chunk = 32;         // blocks whose maxima are kept before they are looked at
+constexpr int lane_rows = 32;
+constexpr int chunk = 16;         // blocks whose maxima are kept before they are looked at
 constexpr int pitch = chunk + 1;  // of a row of maxima, so that a column is spread over all banks
 
 class sweep_rows {
  public:
   /// Bytes of shared memory.
   static std::size_t bytes(const index_call& c) {
-    return warp_rows * (pitch * sizeof(float) + (c.ids == nullptr ? 0 : wanted_blocks(c.rule) * sizeof(rank)));
+    return lane_rows * (pitch * sizeof(float) + (c.ids == nullptr ? 0 : wanted_blocks(c.rule) * sizeof(rank)));
   }
 
-  /// The warp's rows are those from `first` on, of the tile's tokens and all heads.
+  /// The rows are those from `first` on, of the tile's tokens and all heads.
   __device__ sweep_rows(const index_call& call, const query_tile& tile, int first, char* shared)
       : c_(call), tile_(tile), first_(first), maxima_(reinterpret_cast<float*>(shared)) {
-    floor_ = -CUDART_INF_F;
+    floor_ = CUDART_NAN_F;
     if (c_.ids == nullptr) return;
-    lists_ = reinterpret_cast<rank*>(maxima_ + warp_rows * pitch);
-    for (int i = lane(); i < warp_rows * wanted_blocks(c_.rule); i += 32) lists_[i] = no_block;
+    lists_ = reinterpret_cast<rank*>(maxima_ + lane_rows * pitch);
+    for (int i = lane(); i < lane_rows * wanted_blocks(c_.rule); i += 32) lists_[i] = no_block;
+    __syncwarp();
   }
 
   /// Keys that row r sees; none if it is behind the last token.
@@ -67,12 +68,12 @@ class sweep_rows {
 
   /// Scores of the blocks from `first` on, which none of the rows sees.
   __device__ void write_unseen(std::int64_t first) const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       for (std::int64_t b = first + lane(); b < c_.max_blocks; b += 32) score_row(r)[b] = -CUDART_INF_F;
   }
 
   __device__ void write_selected() const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       write_ids(c_.rule, blocks(r), listed(r),
                 c_.ids + token(r) * c_.id_row_stride + (first_ + r) % c_.heads * c_.id_head_stride);
   }
@@ -80,9 +81,10 @@ class sweep_rows {
   /// For others to merge: list `split` of each row, of `splits`.
   __device__ void write_lists(rank* to, std::int64_t split, std::int64_t splits) const {
     const int wanted = wanted_blocks(c_.rule);
-    for (int r = 0; r < warp_rows && there(r); ++r) {
+    for (int r = 0; r < lane_rows && there(r); ++r) {
       const std::int64_t row = token(r) * c_.heads + (first_ + r) % c_.heads;
-      if (lane() < wanted) to[(row * splits + split) * wanted + lane()] = listed(r);
+      const rank mine = listed(r);
+      if (lane() < wanted) to[(row * splits + split) * wanted + lane()] = mine;
     }
   }
 
@@ -95,48 +97,57 @@ class sweep_rows {
   __device__ float* score_row(int r) const {
     return c_.scores + (first_ + r) % c_.heads * c_.score_head_stride + token(r) * c_.score_row_stride;
   }
-  /// The list of a row, as top_list has it.
+  /// The list of a row, as top_list has it; by whole warps.
   __device__ rank listed(int r) const {
-    const int wanted = wanted_blocks(c_.rule);
-    return lane() < wanted ? lists_[r * wanted + lane()] : no_block;
+    return top_list::sorted(lane() < wanted_blocks(c_.rule) ? lists_[lane() * lane_rows + r] : no_block);
   }
 
   __device__ void write_scores(std::int64_t first, int count) const {
-    for (int r = 0; r < warp_rows && there(r); ++r)
+    for (int r = 0; r < lane_rows && there(r); ++r)
       if (lane() < count && first + lane() < c_.max_blocks) score_row(r)[first + lane()] = maxima_[r * pitch + lane()];
   }
 
   __device__ void raise_lists(std::int64_t first, int count) {
     const free_blocks free(c_.rule, blocks(lane()));
-    // Each lane looks through its own row, and the warp takes what is left of it.
+    const float* const row = maxima_ + lane() * pitch;
+    // Each lane looks through its own row.
     unsigned better = 0;
-    for (int i = 0; i < chunk; ++i) better |= (maxima_[lane() * pitch + i] > floor_ ? 1u : 0u) << i;
-    if (!full_) better = all_lanes;
+#pragma unroll
+    for (int i = 0; i < chunk; ++i) better |= (row[i] <= floor_ ? 0u : 1u) << i;
     const auto from = static_cast<int>(max(std::int64_t{0}, min(free.first - first, std::int64_t{chunk})));
     const auto to = static_cast<int>(max(std::int64_t{0}, min(free.end - first, std::int64_t{count})));
-    better &= to > from ? all_lanes >> (chunk - to) & all_lanes << from : 0;
-    const int wanted = wanted_blocks(c_.rule);
-    for (unsigned rows = __ballot_sync(all_lanes, better != 0); rows != 0; rows &= rows - 1) {
-      const int r = __ffs(rows) - 1;
-      top_list best{listed(r)};
-      best.offer(rank_of(maxima_[r * pitch + lane()], first + lane()), __shfl_sync(all_lanes, better, r));
-      if (lane() < wanted) lists_[r * wanted + lane()] = best.mine;
-      const rank last = __shfl_sync(all_lanes, best.mine, wanted - 1);
-      if (lane() == r && last != no_block) {
-        floor_ = score_of(last);
-        full_ = true;
-      }
+    better &= to > from ? all_lanes >> (32 - to) & all_lanes << from : 0;
+    for (; better != 0; better &= better - 1) {
+      const int i = __ffs(better) - 1;
+      replace_worst(rank_of(row[i], first + i));
     }
+  }
+
+  /// Of this lane's row. The worst of a list is at its first place, so that is all that most candidates are compared with.
+  __device__ void replace_worst(rank candidate) {
+    rank* const list = lists_ + lane();
+    if (candidate < list[0]) return;
+    const int wanted = wanted_blocks(c_.rule);
+    rank worst = candidate;
+    int place = 0;
+#pragma unroll 4
+    for (int i = 1; i < wanted; ++i) {
+      const rank other = list[i * lane_rows];
+      place = other < worst ? i : place;
+      worst = min(other, worst);
+    }
+    if (place != 0) list[place * lane_rows] = candidate;
+    list[0] = worst;
+    if (worst != no_block) floor_ = score_of(worst);
   }
 
   const index_call& c_;
   const query_tile& tile_;
   int first_;
-  float* maxima_;          // [warp_rows][pitch]
-  rank* lists_ = nullptr;  // [warp_rows][wanted]; nullptr: no ids are wanted
-  // Of the row of this lane: whether its list is full, and then the least score in it. No other that is not greater has a
-  // place, since ids rise.
-  bool full_ = false;
+  float* maxima_;          // [lane_rows][pitch]
+  rank* lists_ = nullptr;  // [wanted][lane_rows]; nullptr: no ids are wanted
+  // The least score in the list of this lane's row, NaN until it is full. No other that is not greater has a place, since
+  // ids rise.
   float floor_;
 };
 
