@@ -75,7 +75,9 @@ void attend_backward(const backward_call& call, const run_context& context) {
   workspace_cutter memory(context.scratch);
   backward_run r = cut(memory, context.problem);
   r.call = call;
-  r.readers.bind(call.rows, call.keys.cu_seqlens_kv, call.block,
+  // Token tensors may have more rows than there can be tokens, for which nothing is kept.
+  r.call.rows.row_bound = std::min(call.rows.row_bound, context.problem.total_q);
+  r.readers.bind(r.call.rows, call.keys.cu_seqlens_kv, call.block,
                  {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (same_type(call.q.type, bf16_type))

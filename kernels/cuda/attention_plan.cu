@@ -17,18 +17,18 @@ namespace {
 
 bool has_segments(const msabench_problem& p) { return p.op == MSABENCH_OP_VIT_ATTEND || p.op == MSABENCH_OP_VIT3D; }
 
-/// Keys that a row can have, in whole blocks.
-std::int64_t most_keys(const msabench_problem& p) {
-  return reads_all_keys(p) ? std::max<std::int64_t>(p.max_kv_len, 1)
-                           : std::max<std::int64_t>(block_capacity(p), 1) * p.block;
-}
-
 /// Length of a chain that no row of so many keys can exceed.
 std::uint32_t chain(std::int64_t additions, std::int64_t keys) {
   return static_cast<std::uint32_t>(std::min(additions, keys));
 }
 
 }  // namespace
+
+std::int64_t most_keys(const msabench_problem& p) {
+  if (has_segments(p)) return std::max<std::int64_t>({p.max_q_len, p.max_kv_len, 1});
+  return reads_all_keys(p) ? std::max<std::int64_t>(p.max_kv_len, 1)
+                           : std::max<std::int64_t>(block_capacity(p), 1) * p.block;
+}
 
 attention_plan plan_attention(const msabench_problem& p) {
   attention_plan plan{};

@@ -17,6 +17,9 @@ struct attention_plan {
   std::int32_t rows, columns;  ///< of a thread block, padding included
 };
 
+/// Keys that a row can have, in whole blocks; one at least. A segment has no keys but its tokens, so either bound is one of it.
+std::int64_t most_keys(const msabench_problem& problem);
+
 attention_plan plan_attention(const msabench_problem& problem);
 
 }  // namespace msabench::cuda

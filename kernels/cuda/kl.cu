@@ -75,7 +75,9 @@ void kl(const kl_call& call, const run_context& context) {
   workspace_cutter memory(context.scratch);
   kl_run r = cut(memory, p);
   r.call = call;
-  r.readers.bind(call.rows, call.keys.cu_seqlens_kv, r.block,
+  // Token tensors may have more rows than there can be tokens, for which nothing is kept.
+  r.call.rows.row_bound = std::min(call.rows.row_bound, p.total_q);
+  r.readers.bind(r.call.rows, call.keys.cu_seqlens_kv, r.block,
                  {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (call.rows.batch > 0) {

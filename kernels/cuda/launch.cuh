@@ -95,12 +95,18 @@ void launch_overlapping(void (*kernel)(Call), unsigned blocks, unsigned threads,
   cudaLaunchKernelEx(&config, kernel, call);
 }
 
-/// A kernel may take more than 48 KiB of shared memory only after it has been asked for.
+/// A kernel may take more than 48 KiB of shared memory only after it has been asked for. That is a limit of the kernel, not
+/// of a launch, and another thread may be about to launch the same kernel with more: whoever raises it asks for all there
+/// is, and nobody lowers it.
 template <class Kernel>
 void allow_shared_memory(Kernel kernel, std::size_t bytes) {
   constexpr std::size_t without_asking = 48 * 1024;
-  if (bytes > without_asking)
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (bytes <= without_asking) return;
+  cudaFuncAttributes has{};
+  cudaFuncGetAttributes(&has, kernel);
+  if (bytes > static_cast<std::size_t>(has.maxDynamicSharedSizeBytes))
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(most_shared_memory() - has.sharedSizeBytes));
 }
 
 }  // namespace msabench::cuda

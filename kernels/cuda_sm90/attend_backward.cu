@@ -132,9 +132,11 @@ void attend_backward(const backward_call& call, const run_context& context) {
   cuda::workspace_cutter memory(context.scratch);
   backward_run r = cut(memory, context.problem);
   r.parts.call = call;
-  r.parts.readers.bind(call.rows, call.keys.cu_seqlens_kv, call.block,
+  // Token tensors may have more rows than there can be tokens, for which nothing is kept.
+  r.parts.call.rows.row_bound = std::min(call.rows.row_bound, context.problem.total_q);
+  r.parts.readers.bind(r.parts.call.rows, call.keys.cu_seqlens_kv, call.block,
                        {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
-  if (!map_rows(r.q, call, call.q) || !map_rows(r.d_out, call, call.d_out)) return;
+  if (!map_rows(r.q, r.parts.call, call.q) || !map_rows(r.d_out, r.parts.call, call.d_out)) return;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (same_type(call.q.type, bf16_type))
     differentiate<__nv_bfloat16>(r, stream);

@@ -6,12 +6,6 @@
 namespace msabench::cuda_sm90 {
 namespace {
 
-/// An axis of one element may have any stride, which the engine does not accept and does not need.
-std::int64_t usable_stride(std::int64_t elements) {
-  const std::int64_t bytes = elements * 2;
-  return bytes >= 0 && bytes % 16 == 0 ? bytes : 16;
-}
-
 bool make_cache_map(CUtensorMap& map, const cache& c, const attend_call& call, std::int32_t rows_of_box) {
   if (same_type(c.type, e4m3_type)) return true;  // the copy engine has nothing to do with it
   const bool paged = c.block_table != nullptr;
@@ -19,9 +13,9 @@ bool make_cache_map(CUtensorMap& map, const cache& c, const attend_call& call, s
   const void* const base = c.data != nullptr ? c.data : call.q;
   return make_tensor_map(map, c.type, base,
                          {{head_columns, 0, 64},
-                          {paged ? c.page_size : c.extent, usable_stride(c.token_stride), rows_of_box},
-                          {call.kv_heads, usable_stride(c.head_stride), 1},
-                          {paged ? c.extent : 1, paged ? usable_stride(c.page_stride) : 16, 1}});
+                          {paged ? c.page_size : c.extent, c.token_stride * 2, rows_of_box},
+                          {call.kv_heads, c.head_stride * 2, 1},
+                          {paged ? c.extent : 1, paged ? c.page_stride * 2 : 16, 1}});
 }
 
 }  // namespace
@@ -32,8 +26,8 @@ bool make_attend_maps(attend_maps& maps, const attend_call& call) {
                          : static_cast<std::int32_t>(std::gcd(call.keys.page_size, std::int64_t{block_keys}));
   return make_tensor_map(maps.q, call.q_type, call.q,
                          {{head_columns, 0, 64},
-                          {std::int64_t{call.kv_heads} * call.group, usable_stride(call.q_head_stride), call.group},
-                          {call.rows.row_bound, usable_stride(call.q_row_stride), 1}}) &&
+                          {std::int64_t{call.kv_heads} * call.group, call.q_head_stride * 2, call.group},
+                          {call.rows.row_bound, call.q_row_stride * 2, 1}}) &&
          make_cache_map(maps.k, call.keys, call, maps.rows_of_box) &&
          make_cache_map(maps.v, call.values, call, maps.rows_of_box);
 }

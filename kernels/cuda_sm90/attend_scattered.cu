@@ -8,6 +8,7 @@
 #include <math_constants.h>
 
 #include <algorithm>
+#include <cfloat>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
@@ -208,7 +209,8 @@ __device__ void consume(const attend_call& call, const attend_chunk& chunk, atte
   constexpr int consumers = scattered_shared<Stored>::consumers;
   constexpr bool scaled = is_scaled<Stored>;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const float scale = call.scale * static_cast<float>(CUDART_L2E);
+  // No score of -infinity may meet a factor of 0.
+  const float scale = fmaxf(call.scale * static_cast<float>(CUDART_L2E), FLT_MIN);
   const std::uint32_t first_pair = pass.first_pair(chunk);
   const auto release = [lane](barrier* b) {
     __syncwarp();

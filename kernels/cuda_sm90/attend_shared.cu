@@ -7,6 +7,8 @@
 // them, so that one has products while the other has exponentials.
 #include <math_constants.h>
 
+#include <cfloat>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda_sm90/attend_kernels.h"
 #include "kernels/cuda_sm90/attend_scaled.cuh"
@@ -24,7 +26,6 @@ struct shared_tile_memory {
                        consumer_registers = scaled ? 208 : 224;
   // Nobody gets more than a thread block has from the start.
   static_assert((producer_registers + consumers * consumer_registers) * 128 <= 65536 / threads / 8 * 8 * threads);
-
 
   alignas(1024) unsigned char keys[block_stages][block_bytes];
   alignas(1024) unsigned char values[block_stages][block_bytes];
@@ -183,7 +184,8 @@ static_assert(shared_tile_memory<__nv_bfloat16>::consumers == 2);
 template <class T, class Stored>
 __device__ void consume(const attend_call& call, int consumer, shared_tile_memory<Stored>& shared) {
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, token = consumer * warpgroup_tokens + warp;
-  const float scale = call.scale * static_cast<float>(CUDART_L2E);
+  // No score of -infinity may meet a factor of 0.
+  const float scale = fmaxf(call.scale * static_cast<float>(CUDART_L2E), FLT_MIN);
   block_ring keys_at, values_at;
   const product_turns turns(consumer);
   constexpr bool scaled = is_scaled<Stored>;

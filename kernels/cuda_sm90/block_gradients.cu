@@ -82,8 +82,10 @@ __device__ void copy_rows(const backward_run& r, shared_memory& m) {
       if (mine) {
         const std::int64_t seen = there ? first_hidden + token : 0;
         m.seen[place.stage][lane] = static_cast<std::int32_t>(min(seen, std::int64_t{task.keys.count}));
-        if (!there)
+        if (!there) {
           for (int i = 0; i < c.group; ++i) sums[i] = {0, 0};
+          fence_for_async();  // before a copy of a later step
+        }
       }
       arrive_all_expecting(full, sizeof(shared_memory::stage) + present * sums_bytes);
       __syncwarp();

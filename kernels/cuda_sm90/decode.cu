@@ -188,11 +188,11 @@ bool decodes_rows_alone(const msabench_problem& p) {
 
 bool takes_decode(const msabench_problem& p) {
   if (!decodes_rows_alone(p) || p.max_q_len * p.hkv > most_rows) return false;
-  // Scores are in memory, and blocks of all sequences and rows are counted in 32 bits.
+  // Scores are in memory, and blocks of all sequences, keys and rows are counted in 32 bits.
   constexpr double most_score_bytes = 128.0 * (1 << 20), most_count = 1 << 30;
   const double blocks = static_cast<double>(max_blocks(p));
   return score_count(p) * sizeof(float) <= most_score_bytes && static_cast<double>(p.batch) * blocks <= most_count &&
-         static_cast<double>(p.total_q) * p.hkv <= most_count / 16;
+         static_cast<double>(p.max_kv_len) <= most_count && static_cast<double>(p.total_q) * p.hkv <= most_count / 16;
 }
 
 void decode_index(const index_call& call, const run_context& context) {

@@ -12,9 +12,9 @@ namespace msabench::cuda_sm90 {
 
 bool takes_wide_attention(const msabench_problem& p) {
   if (!is_attention(p.op) || !reads_all_keys(p)) return false;
-  constexpr std::int64_t most_keys = 1 << 30;
+  constexpr std::int64_t countable_keys = 1 << 30;
   // A tile of keys is in one page. Without pages their size is 0.
-  return cuda::plan_attention(p).wide && p.page_size % wide_tile_keys == 0 && p.max_kv_len <= most_keys;
+  return cuda::plan_attention(p).wide && p.page_size % wide_tile_keys == 0 && cuda::most_keys(p) <= countable_keys;
 }
 
 void dense(const attend_call& call, const run_context& context) {
@@ -33,7 +33,7 @@ msabench_numerics attention_numerics(const msabench_problem& p) {
   if (!takes_wide_attention(p)) return declared;
   // A lane adds a fourth of the keys of a tile and rescales; four lanes and the spans are added up.
   const cuda::attention_plan plan = cuda::plan_attention(p);
-  const std::int64_t keys = std::max<std::int64_t>(p.max_kv_len, 1);
+  const std::int64_t keys = cuda::most_keys(p);
   const std::int64_t tiles = cuda::ceil_div(plan.span_keys, wide_tile_keys), merges = 2 + 2 * plan.spans;
   const auto chain = [keys](std::int64_t additions) { return static_cast<std::uint32_t>(std::min(additions, keys)); };
   declared.chain_row_sum = chain(wide_tile_keys / 4 + 2 * tiles + merges);

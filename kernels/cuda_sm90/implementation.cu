@@ -43,16 +43,11 @@ bool writes_scores(const msabench_problem& problem) {
   return takes_decode(problem) || !same_type(problem.k_idx, e4m3_type);
 }
 
-/// Whether keys and values in e4m3 have a kernel. The portable ones take none.
-bool takes_e4m3_cache(const msabench_problem& problem) { return takes_attend(problem) || takes_decode(problem); }
-
 const char* refusal(const msabench_problem& problem) {
   msabench_problem portable = problem;
   const bool attends = is_attention(problem.op) || trains(problem.op);
   if (attends && same_type(problem.kv, e4m3_type)) {
-    if (!takes_e4m3_cache(problem))
-      return "kv {10,8,1}: e4m3 is there for attention over up to 32 selected blocks of 128 keys, heads of 128, pages "
-             "of multiples of 8 keys, q in bf16; use bf16";
+    if (const char* const text = scaled_attend_refusal(problem)) return text;
     portable.kv = problem.q, portable.kv_scale = 0;
   }
   const char* const text = cuda::portable_kernels.refusal(portable);

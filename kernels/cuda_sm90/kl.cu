@@ -61,13 +61,11 @@ bool takes_kl(const msabench_problem& p) {
 
 bool map_rows(CUtensorMap& map, const kl_call& c, const kl_call::token_tensor& rows, std::int64_t heads,
               std::int32_t box_heads) {
-  // Without rows nothing is read, but the map is there.
-  const bool empty = c.rows.row_bound == 0;
   const std::int64_t bytes = bytes_of(rows.type);
-  return make_tensor_map(map, rows.type, empty ? c.keys.data : rows.data,
+  return make_tensor_map(map, rows.type, rows.data,
                          {{head_columns, bytes, head_columns / 2},
                           {heads, rows.head_stride * bytes, box_heads},
-                          {std::max<std::int64_t>(1, c.rows.row_bound), rows.row_stride * bytes, 1}});
+                          {c.rows.row_bound, rows.row_stride * bytes, 1}});
 }
 
 template <class T>
@@ -93,12 +91,17 @@ void kl(const kl_call& call, const run_context& context) {
   cuda::workspace_cutter memory(context.scratch);
   kl_run r = cut(memory, p);
   r.parts.call = call;
-  r.parts.readers.bind(call.rows, call.keys.cu_seqlens_kv, block_keys,
+  // Token tensors may have more rows than there can be tokens, for which nothing is kept.
+  r.parts.call.rows.row_bound = std::min(call.rows.row_bound, p.total_q);
+  r.parts.readers.bind(r.parts.call.rows, call.keys.cu_seqlens_kv, block_keys,
                        {call.ids, call.id_row_stride, call.id_head_stride, call.topk});
   const std::int32_t heads = call.kv_heads;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   if (call.rows.batch > 0) {
-    if (!map_rows(r.q, call, call.q, heads * kl_heads, kl_heads) || !map_rows(r.q_idx, call, call.q_idx, heads, 1))
+    // Without rows nobody reads them, and there may be no memory.
+    const bool has_rows = r.parts.call.rows.row_bound > 0;
+    if (has_rows && (!map_rows(r.q, r.parts.call, call.q, heads * kl_heads, kl_heads) ||
+                     !map_rows(r.q_idx, r.parts.call, call.q_idx, heads, 1)))
       return;
     cudaMemsetAsync(r.parts.dk_sums, 0, static_cast<std::size_t>(p.total_kv) * head_columns * sizeof(float), stream);
     cudaMemsetAsync(r.losses, 0, static_cast<std::size_t>(chunks_of(p).count() * r.loss_items()) * sizeof(double),

@@ -71,8 +71,10 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
         barrier* const full = &m.full[place.stage];
         wait_for(&m.empty[place.stage], place.parity ^ 1);
         if (first_lane) {
-          if (token < 0)
+          if (token < 0) {
             for (int head = 0; head < kl_heads; ++head) lse[head] = 0;
+            fence_for_async();  // before a copy of a later step
+          }
           arrive_expecting(full, copied_bytes + (token < 0 ? 0 : lse_bytes));
           copy_heads(queries, batch.warp() * kl_heads, r, task.head, token, full);
           if (token >= 0)

@@ -34,6 +34,8 @@ double kl_scratch_bytes(const msabench_problem& problem);
 
 double msa_scratch_bytes(const msabench_problem& problem);
 
+/// Why keys and values in e4m3, which the portable kernels don't take, are not taken; nullptr: they are.
+const char* scaled_attend_refusal(const msabench_problem& problem);
 /// Whether `attend`, or that of `msa`, has a kernel here for a problem.
 bool takes_attend(const msabench_problem& problem);
 void attend(const attend_call& call, const run_context& context);

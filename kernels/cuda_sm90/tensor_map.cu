@@ -30,6 +30,14 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return found;
 }
 
+/// An axis of one element may have any stride, which the engine does not accept and does not need.
+std::int64_t usable_stride(const map_dimension& dimension) {
+  constexpr std::int64_t granule = 16, end = std::int64_t{1} << 40;
+  const std::int64_t bytes = dimension.stride_bytes;
+  const bool accepted = bytes >= 0 && bytes < end && bytes % granule == 0;
+  return dimension.size > 1 || accepted ? bytes : granule;
+}
+
 }  // namespace
 
 bool make_tensor_map(CUtensorMap& map, msabench_dtype type, const void* base,
@@ -45,7 +53,7 @@ bool make_tensor_map(CUtensorMap& map, msabench_dtype type, const void* base,
   std::size_t rank = 0;
   for (const map_dimension& dimension : dimensions) {
     sizes[rank] = static_cast<cuuint64_t>(std::max<std::int64_t>(dimension.size, 1));
-    strides[rank] = static_cast<cuuint64_t>(dimension.stride_bytes);
+    strides[rank] = static_cast<cuuint64_t>(usable_stride(dimension));
     boxes[rank] = static_cast<cuuint32_t>(dimension.box);
     steps[rank++] = 1;
   }

@@ -12,9 +12,10 @@ namespace msabench::cuda_sm90 {
 
 /// One dimension of a tensor, and how much of it a copy brings.
 struct map_dimension {
-  std::int64_t size;          ///< elements; what lies behind reads as zeros
-  std::int64_t stride_bytes;  ///< a multiple of 16; of the innermost, which is packed, unused
-  std::int32_t box;           ///< elements of a copy, 256 at most
+  std::int64_t size;  ///< elements; what lies behind reads as zeros
+  std::int64_t
+      stride_bytes;  ///< a multiple of 16, or of one element anything; of the innermost, which is packed, unused
+  std::int32_t box;  ///< elements of a copy, 256 at most
 };
 
 /// The map of a tensor of 8 or 16 bits, dimensions innermost first, boxes written with the swizzle of 128 bytes (see

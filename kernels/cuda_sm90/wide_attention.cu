@@ -397,12 +397,6 @@ __global__ void __launch_bounds__(S::threads, 1) wide_tiles(const __grid_constan
   }
 }
 
-/// An axis of one element may have any stride, which the engine does not accept and does not need.
-std::int64_t usable_stride(std::int64_t elements) {
-  const std::int64_t bytes = elements * 2;
-  return bytes >= 0 && bytes % 16 == 0 ? bytes : 16;
-}
-
 bool make_cache_map(CUtensorMap& map, const cache& c, const attend_call& call) {
   const bool paged = c.block_table != nullptr;
   // Without any key there may be no memory; what is read then is hidden.
@@ -410,9 +404,9 @@ bool make_cache_map(CUtensorMap& map, const cache& c, const attend_call& call) {
   constexpr int panel_columns = swizzle_row_bytes / 2;
   return make_tensor_map(map, c.type, base,
                          {{call.d, 0, panel_columns},
-                          {paged ? c.page_size : c.extent, usable_stride(c.token_stride), wide_tile_keys},
-                          {call.kv_heads, usable_stride(c.head_stride), 1},
-                          {paged ? c.extent : 1, paged ? usable_stride(c.page_stride) : 16, 1}});
+                          {paged ? c.page_size : c.extent, c.token_stride * 2, wide_tile_keys},
+                          {call.kv_heads, c.head_stride * 2, 1},
+                          {paged ? c.extent : 1, paged ? c.page_stride * 2 : 16, 1}});
 }
 
 bool make_maps(wide_call& w) {
@@ -420,8 +414,8 @@ bool make_maps(wide_call& w) {
   constexpr int panel_columns = swizzle_row_bytes / 2;
   return make_tensor_map(w.queries, call.q_type, call.q,
                          {{call.d, 0, panel_columns},
-                          {std::int64_t{call.kv_heads} * call.group, usable_stride(call.q_head_stride), call.group},
-                          {call.rows.row_bound, usable_stride(call.q_row_stride), w.grid.tokens}}) &&
+                          {std::int64_t{call.kv_heads} * call.group, call.q_head_stride * 2, call.group},
+                          {call.rows.row_bound, call.q_row_stride * 2, w.grid.tokens}}) &&
          make_cache_map(w.keys, call.keys, call) && make_cache_map(w.values, call.values, call);
 }
 
@@ -429,7 +423,7 @@ template <class S>
 void launch(const attend_call& call, const run_context& context) {
   const auto stream = static_cast<cudaStream_t>(context.stream);
   const cuda::attention_launch launch(call, context, cuda::plan_attention(context.problem), S::columns);
-  if (launch.items == 0) return;
+  if (launch.items == 0 || call.rows.row_bound == 0) return;
   wide_call w{call, launch.grid, launch.items, {}, {}, {}};
   if (!make_maps(w)) return;
   constexpr std::size_t bytes = sizeof(typename S::memory);

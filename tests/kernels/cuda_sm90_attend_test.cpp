@@ -66,19 +66,52 @@ TEST_F(cuda_sm90_attend, rounds_no_scaled_values) {
   }
 }
 
-TEST_F(cuda_sm90_attend, refuses_e4m3_that_no_kernel_takes) {
-  msabench_problem narrow = m3(8192, 1 << 20), small_blocks = narrow, halves = narrow;
-  narrow.d = 64;
-  small_blocks.block = 64;
-  halves.q = halves.out = fp16;
-  for (msabench_problem p : {narrow, small_blocks, halves}) {
+TEST_F(cuda_sm90_attend, refuses_e4m3_by_field_and_value) {
+  const struct {
+    const char* text;
+    void (*plant)(msabench_problem&);
+  } faults[] = {
+      {"d 64:", [](msabench_problem& p) { p.d = 64; }},
+      {"block 64:", [](msabench_problem& p) { p.block = 64; }},
+      {"topk 33:", [](msabench_problem& p) { p.topk = 33; }},
+      {"hq 68:", [](msabench_problem& p) { p.hq = 68; }},
+      {"page_size 132:", [](msabench_problem& p) { p.page_layout = 1, p.page_size = 132, p.pool_pages = 8; }},
+      {"batch 16:", [](msabench_problem& p) { p.batch = 16; }},
+      {"softmax_scale -0.5:", [](msabench_problem& p) { p.softmax_scale = -0.5; }},
+      {"kv {10,8,1}:", [](msabench_problem& p) { p.q = p.out = fp16; }},
+      {"kv {10,8,1}:", [](msabench_problem& p) { p.op = MSABENCH_OP_DENSE; }},
+  };
+  for (const auto& fault : faults) {
+    msabench_problem p = m3(8192, 1 << 20);
     p.kv = e4m3;
     p.kv_scale = 2;
+    fault.plant(p);
     msabench_capability answer{};
     answer.struct_size = sizeof answer;
-    EXPECT_EQ(plugin_->query(&p, &answer), MSABENCH_UNSUPPORTED);
-    EXPECT_NE(std::string(plugin_->last_error()).find("kv {10,8,1}"), std::string::npos) << plugin_->last_error();
+    EXPECT_EQ(plugin_->query(&p, &answer), MSABENCH_UNSUPPORTED) << fault.text;
+    EXPECT_EQ(std::string(plugin_->last_error()).rfind(fault.text, 0), 0u) << plugin_->last_error();
   }
+}
+
+TEST_F(cuda_sm90_attend, takes_e4m3_of_nothing) {
+  for (const auto plant : {+[](msabench_problem& p) { p.batch = p.total_q = p.max_q_len = 0; },
+                           +[](msabench_problem& p) { p.max_kv_len = p.total_kv = 0; }}) {
+    msabench_problem p = m3(2, 1 << 20);
+    p.kv = e4m3;
+    p.kv_scale = 2;
+    plant(p);
+    ask(p);
+    EXPECT_LE(workspace_bytes(p), 16u << 20);
+  }
+}
+
+// With so many heads a row that is alone fills a device, and has its kernel here; the call is too large for that.
+TEST_F(cuda_sm90_attend, promises_no_bits_where_a_row_alone_takes_another_kernel) {
+  msabench_problem p = m3(512, 1024);
+  p.hq = p.hkv = 96;
+  p.batch = 512;
+  EXPECT_EQ(ask(p).numerics.partial_store.bits, 32);
+  EXPECT_EQ(ask(p).profile.batch_invariant, 0);
 }
 
 TEST_F(cuda_sm90_attend, leaves_to_the_portable_kernels_what_it_does_not_take) {

@@ -33,6 +33,8 @@ small_index::small_index(msabench_op op, index_shape given, unsigned seed)
   problem.page_size = shape.page_size;
   problem.batch = static_cast<std::int64_t>(shape.sequences.size());
   problem.total_q = tokens_;
+  for (const auto& sequence : shape.sequences)
+    problem.max_q_len = std::max<std::int64_t>(problem.max_q_len, sequence.first);
   problem.max_kv_len = longest_;
   problem.total_kv = keys_;
   problem.q_idx = problem.k_idx = shape.type;

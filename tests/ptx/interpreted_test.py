@@ -177,6 +177,7 @@ class Interpreted(ProgramTest):
 
     def test_faults_have_cases(self):
         self.assertEqual({name for name in kernel_faults.FAULTS if not is_of_replays(name)} ^ set(SEEN_BY), set())
+        self.assertEqual(set(kernel_faults.hopper_faults.NEED_LITTLE_WORKSPACE) - set(SEEN_BY), set())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -46,7 +47,7 @@ struct fat_binary {
 struct function {
   fat_binary* from;
   std::string name;
-  int dynamic_shared = shared_without_asking;
+  std::atomic<int> dynamic_shared = shared_without_asking;  ///< as it was set last, by whichever thread
 };
 
 struct state {
@@ -119,6 +120,15 @@ std::string text_in(const void* fat_cubin) {
     at += e.header_bytes + e.size;
   }
   return found;
+}
+
+/// Bytes of shared memory that a kernel has without any that a launch adds.
+std::int64_t static_shared(const function& f) noexcept {
+  try {
+    return f.from->contents().kernels.at(f.name).dynamic_offset;
+  } catch (const std::exception&) {
+    return 0;  // the launch will tell what is wrong
+  }
 }
 
 cudaError_t start(function& f, dim3 grid, dim3 block, void** arguments, std::size_t dynamic, unsigned cluster) {
@@ -282,10 +292,23 @@ cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute attribute, 
   const auto found = all().functions.find(host);
   if (found == all().functions.end()) return failed(cudaErrorInvalidDeviceFunction, "no such kernel");
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-    if (value < 0 || value > most_shared)
-      return failed(cudaErrorInvalidValue, found->second->name + ": more shared memory than a thread block can have");
-    found->second->dynamic_shared = std::max(value, found->second->dynamic_shared);
+    function& f = *found->second;
+    const std::int64_t room = most_shared - static_shared(f);
+    if (value < 0 || value > room)
+      return failed(cudaErrorInvalidValue, f.name + ": more shared memory than a thread block can have");
+    // The driver would take this, and then refuse a launch that another thread has just asked for more for (rule R5).
+    if (value < f.dynamic_shared)
+      return failed(cudaErrorInvalidValue, f.name + ": a lower limit of shared memory than another run may count on");
+    f.dynamic_shared = value;
   }
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* host) {
+  const auto found = all().functions.find(host);
+  if (found == all().functions.end()) return failed(cudaErrorInvalidDeviceFunction, "no such kernel");
+  *out = {};
+  out->sharedSizeBytes = static_cast<std::size_t>(static_shared(*found->second));
+  out->maxDynamicSharedSizeBytes = found->second->dynamic_shared;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {

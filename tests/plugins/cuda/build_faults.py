@@ -4,8 +4,9 @@
 
 usage: build_faults.py BUILD ARCHIVE [FAULT...]
 
-BUILD is a build folder in which both are up to date: each fault is compiled and linked by the commands that made its plugin.
-ARCHIVE becomes a .tar.xz of NAME.so for each fault, and of cases.txt, `NAME CASES` a line. They are alike but for one object each, so
+BUILD is a build folder in which both are up to date: each fault is compiled and linked by the commands that made its plugin. A fault that needs
+little workspace to be seen has every object that sees the size of it compiled once more.
+ARCHIVE becomes a .tar.xz of NAME.so for each fault, and of cases.txt, `NAME CASES` a line. They are alike but for an object or a few, so
 together they are hardly larger than one.
 """
 import concurrent.futures
@@ -49,22 +50,40 @@ def replaced(words, changes):
     return [changes.get(w, w) for w in words]
 
 
+def run(command, name, build):
+    done = subprocess.run(command, cwd=build, text=True, capture_output=True)
+    if done.returncode != 0:
+        raise SystemExit(f"build_faults.py: {name}: `{shlex.join(command)}` failed\n{done.stdout}{done.stderr}")
+
+
+def sees(source, definitions):
+    """Whether a source, or a header of its folder that it includes, has a name that is defined."""
+    text = kernel_faults.read(f"headers in {source}", KERNELS)
+    return any(definition.split("=")[0] in text for definition in definitions)
+
+
 def build_one(name, build, commands, folder):
     compiles, link = commands[kernel_faults.plugin_of(name)]
     library_made = library(kernel_faults.plugin_of(name))
-    source = kernel_faults.FAULTS[name][0].split(" in ")[-1]
-    planted, built, plugin = folder / f"{name}.cu", folder / f"{name}.o", folder / f"{name}.so"
+    source, definitions = kernel_faults.FAULTS[name][0].split(" in ")[-1], kernel_faults.definitions_of(name)
+    planted, plugin = folder / f"{name}.cu", folder / f"{name}.so"
     if kernel_faults.main([name, str(KERNELS), str(planted)]) != 0:
         raise SystemExit(1)
     if source not in compiles:
         raise SystemExit(f"build_faults.py: {source}: no object of it is linked into {library_made} in {build}")
-    compile_it = compiles[source]
-    usual = compile_it[compile_it.index("-o") + 1]
-    for command in (replaced(compile_it, {str(KERNELS / source): str(planted), usual: str(built)}),
-                    replaced(link, {usual: str(built), library_made: str(plugin)}), ["strip", "--strip-unneeded", str(plugin)]):
-        done = subprocess.run(command, cwd=build, text=True, capture_output=True)
-        if done.returncode != 0:
-            raise SystemExit(f"build_faults.py: {name}: `{shlex.join(command)}` failed\n{done.stdout}{done.stderr}")
+    changes = {library_made: str(plugin)}
+    for other, compile_it in compiles.items():
+        if other != source and not sees(other, definitions):
+            continue
+        usual = compile_it[compile_it.index("-o") + 1]
+        built = folder / f"{name}.{pathlib.Path(other).stem}.o"
+        changes[usual] = str(built)
+        taken = {usual: str(built)}
+        if other == source:
+            taken[str(KERNELS / source)] = str(planted)
+        run([*replaced(compile_it, taken), *(f"-D{definition}" for definition in definitions)], name, build)
+    run(replaced(link, changes), name, build)
+    run(["strip", "--strip-unneeded", str(plugin)], name, build)
     return plugin
 
 

@@ -4,6 +4,7 @@
 
 usage: kernel_faults.py FAULT KERNELS TARGET   writes TARGET, that source in the folder KERNELS with the fault
        kernel_faults.py --list                 a line for each: its name, its source, and the cases that have to see it
+       kernel_faults.py --little-workspace     definitions of a plugin whose small cases go through workspace in several steps, a line for each
        kernel_faults.py --check KERNELS        whether every fault still has its place
 
 KERNELS is the tree's kernels/. The plugin with a fault is TARGET in place of its source, linked with the objects of all others. "HEADER in
@@ -22,6 +23,11 @@ FAULTS = {**portable_faults.FAULTS, **hopper_faults.FAULTS}
 def plugin_of(name):
     """That the kernel is of; its folder has the same name."""
     return FAULTS[name][0].split("/")[0]
+
+
+def definitions_of(name):
+    """What the objects of the plugin with this fault are compiled with, where they see it."""
+    return hopper_faults.LITTLE_WORKSPACE if name in hopper_faults.NEED_LITTLE_WORKSPACE else ()
 
 
 def read(source, kernels):
@@ -51,6 +57,9 @@ def main(arguments):
     if arguments == ["--list"]:
         for name, (source, _, _, cases) in FAULTS.items():
             print(name, source.split(" in ")[-1], cases)
+        return 0
+    if arguments == ["--little-workspace"]:
+        print("\n".join(hopper_faults.LITTLE_WORKSPACE))
         return 0
     if len(arguments) == 2 and arguments[0] == "--check":
         lost = [name for name in FAULTS if places(name, arguments[1]) != 1]
