@@ -61,8 +61,8 @@ FAULTS = {
         "cuda/attention_keys.cuh in cuda/narrow_attention.cu", "if (position < limit) own", "if (position < key_list::none) own", "attend/*"),
     # The lengths of the run before the capture.
     "attend_stale_lengths": (
-        "cuda/attend.cu", "void attend(const attend_call& call, const run_context& context) {\n",
-        """void attend(const attend_call& given, const run_context& context) {
+        "cuda/attend.cu", "void attend_as(const attend_call& call, const run_context& context, bool follows) {\n",
+        """void attend_as(const attend_call& given, const run_context& context, bool follows) {
   attend_call call = given;
   static std::int32_t* kept = nullptr;
   if (kept == nullptr) cudaMalloc(&kept, 1 << 20);
