@@ -6,11 +6,19 @@
 
 namespace msabench::cuda {
 
-void attend(const attend_call& call, const run_context& context) {
+namespace {
+
+void attend_as(const attend_call& call, const run_context& context, bool follows) {
   if (gathers_tokens(context.problem))
     gathered_attention(call, context);
   else
-    narrow_attention(call, context, plan_attention(context.problem));
+    narrow_attention(call, context, plan_attention(context.problem), follows);
 }
+
+}  // namespace
+
+void attend(const attend_call& call, const run_context& context) { attend_as(call, context, false); }
+
+void attend_selected(const attend_call& call, const run_context& context) { attend_as(call, context, true); }
 
 }  // namespace msabench::cuda

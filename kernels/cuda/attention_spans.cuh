@@ -80,6 +80,7 @@ static __global__ void __launch_bounds__(32 * span_combine::most_warps)
   const auto r = static_cast<std::int32_t>(blockIdx.x % grid.rows);
   std::int64_t kv_head;
   const token_tile tile = grid.tile_of(call, item, kv_head);
+  wait_for_previous();
   if (r >= tile.tokens * call.group) return;
 
   float2 stats{-CUDART_INF_F, 0};
@@ -93,18 +94,18 @@ static __global__ void __launch_bounds__(32 * span_combine::most_warps)
   const std::int64_t share = ceil_div(ceil_div(grid.spans, warps), ahead) * ahead, begin = warp * share;
   const std::int64_t end = min(begin + share, grid.spans);
   for (std::int64_t span = begin; span < end; span += ahead) {
+    // All are on their way before the first is looked at, those of spans without keys too.
     float2 other_stats[ahead];
     float4 others[ahead];
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
       other_stats[i] = {-CUDART_INF_F, 0};
-      if (span + i < end) other_stats[i] = grid.partial_stats[grid.partial(item, span + i, r)];
+      if (span + i >= end) continue;
+      const std::int64_t at = grid.partial(item, span + i, r);
+      other_stats[i] = grid.partial_stats[at];
+      if (column < grid.columns)
+        others[i] = *reinterpret_cast<const float4*>(grid.partial_out + at * grid.columns + column);
     }
-#pragma unroll
-    for (int i = 0; i < ahead; ++i)
-      if (other_stats[i].x != -CUDART_INF_F && column < grid.columns)
-        others[i] = *reinterpret_cast<const float4*>(grid.partial_out + grid.partial(item, span + i, r) * grid.columns +
-                                                     column);
 #pragma unroll
     for (int i = 0; i < ahead; ++i)
       if (other_stats[i].x != -CUDART_INF_F) merge(other_stats[i], others[i]);
@@ -149,7 +150,7 @@ struct attention_launch {
                                                    : std::min<std::int64_t>(ceil_div(grid.spans, span_combine::ahead),
                                                                             span_combine::most_warps);
     const auto all = static_cast<unsigned>(items * grid.rows);
-    combine_spans<<<all, static_cast<unsigned>(32 * warps), 0, stream>>>(call, grid);
+    launch_chained(combine_spans, {dim3(all), static_cast<unsigned>(32 * warps), 0, stream, true}, call, grid);
   }
 };
 

@@ -163,7 +163,7 @@ void dense_as(const attend_call& call, const run_context& context, const attenti
 void dense(const attend_call& call, const run_context& context) {
   const attention_plan plan = plan_attention(context.problem);
   if (!plan.wide)
-    narrow_attention(call, context, plan);
+    narrow_attention(call, context, plan, false);
   else if (same_type(call.q_type, bf16_type))
     dense_as<__nv_bfloat16>(call, context, plan);
   else

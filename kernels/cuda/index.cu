@@ -107,8 +107,11 @@ void log_sums_of(const index_call& c, cudaStream_t stream) {
   log_sums<T><<<grid_blocks(c.rows.row_bound * c.heads, 1, 16), threads, shared, stream>>>(c);
 }
 
+/// Rows of scores in scratch are whole vectors.
+std::int64_t score_columns(const msabench_problem& p) { return ceil_div(max_blocks(p), 4) * 4; }
+
 double score_bytes(const msabench_problem& p) {
-  return static_cast<double>(p.total_q) * p.hi * static_cast<double>(max_blocks(p)) * sizeof(float);
+  return static_cast<double>(p.total_q) * p.hi * static_cast<double>(score_columns(p)) * sizeof(float);
 }
 
 /// Whether scores are in memory before they are selected from.
@@ -124,12 +127,13 @@ void index(const index_call& call, const run_context& context) {
   if (keeps_scores(context.problem)) {
     const bool wanted = call.scores != nullptr;
     float* const scores = wanted ? call.scores : static_cast<float*>(context.scratch);
-    const std::int64_t row_stride = wanted ? call.score_row_stride : call.max_blocks;
-    const std::int64_t head_stride = wanted ? call.score_head_stride : context.problem.total_q * call.max_blocks;
+    const std::int64_t columns = score_columns(context.problem);
+    const std::int64_t row_stride = wanted ? call.score_row_stride : columns;
+    const std::int64_t head_stride = wanted ? call.score_head_stride : context.problem.total_q * columns;
     stream_scores(call, scores, head_stride, row_stride, wanted, context);
     select_blocks({call.rows, call.rule, call.heads, call.max_blocks, scores, head_stride, row_stride, call.ids,
                    call.id_row_stride, call.id_head_stride},
-                  true, context);
+                  wanted ? call.max_blocks : columns, call.max_blocks > 0, context);
   } else {
     sweep_scores(call, context.scratch, context);
   }

@@ -46,9 +46,10 @@ struct index_keys {
 
 /// A warp starts to copy `rows` keys, of one tile, to their places in shared memory; zeros from key `end` on. `first` is
 /// the address of the first of them. Nearly all that this costs is the arithmetic between two copies, so there is little.
-template <int rows, int pieces>
+/// `policy`: of copy_async, or none.
+template <int rows, int pieces, class... Policy>
 __device__ inline void copy_keys(const index_keys& keys, const char* first, std::int64_t first_key, std::int64_t end,
-                                 int width, uint4* to) {
+                                 int width, uint4* to, Policy... policy) {
   constexpr int rows_at_once = 32 / pieces, copies = rows / rows_at_once, copy_bytes = 32 * sizeof(uint4);
   const int lane = threadIdx.x % 32, piece = lane % pieces, row = lane / pieces;
   const bool inside = piece * piece_elements < width;
@@ -59,7 +60,8 @@ __device__ inline void copy_keys(const index_keys& keys, const char* first, std:
     const char* from = first + row * keys.stride + piece * 16;
     const std::int64_t step = rows_at_once * keys.stride;
 #pragma unroll
-    for (int i = 0; i < copies; ++i, from += step) copy_async(place + i * copy_bytes, from, i * rows_at_once < mine);
+    for (int i = 0; i < copies; ++i, from += step)
+      copy_async(place + i * copy_bytes, from, i * rows_at_once < mine, policy...);
     return;
   }
   constexpr int held_starts = (rows + 31) / 32;
@@ -71,7 +73,8 @@ __device__ inline void copy_keys(const index_keys& keys, const char* first, std:
 #pragma unroll
   for (int i = 0; i < copies; ++i) {
     const auto start = __shfl_sync(all_lanes, starts[i * rows_at_once / 32], (i * rows_at_once + row) % 32);
-    copy_async(place + i * copy_bytes, reinterpret_cast<const char*>(start) + piece * 16, i * rows_at_once < mine);
+    copy_async(place + i * copy_bytes, reinterpret_cast<const char*>(start) + piece * 16, i * rows_at_once < mine,
+               policy...);
   }
 }
 

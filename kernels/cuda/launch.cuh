@@ -66,7 +66,7 @@ inline int resident_blocks(std::size_t bytes) {
   return std::max(1, all / (static_cast<int>(bytes) + reserved));
 }
 
-// A kernel launched by launch_overlapping may begin while the one before it still runs, from sm_90 on: when all thread
+// A kernel that is launched to overlap may begin while the one before it still runs, from sm_90 on: when all thread
 // blocks of that one have called let_next_begin or are done. What the kernel before wrote is there after
 // wait_for_previous; what it reads may be read before.
 __device__ inline void let_next_begin() {
@@ -78,21 +78,6 @@ __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-}
-
-template <class Call>
-void launch_overlapping(void (*kernel)(Call), unsigned blocks, unsigned threads, cudaStream_t stream,
-                        const Call& call) {
-  cudaLaunchAttribute overlaps{};
-  overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlaps.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  config.attrs = &overlaps;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
-  cudaLaunchKernelEx(&config, kernel, call);
 }
 
 /// A kernel may take more than 48 KiB of shared memory only after it has been asked for. That is a limit of the kernel, not
@@ -107,6 +92,33 @@ void allow_shared_memory(Kernel kernel, std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(has.maxDynamicSharedSizeBytes))
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(most_shared_memory() - has.sharedSizeBytes));
+}
+
+struct chained_launch {
+  dim3 blocks;
+  unsigned threads;
+  std::size_t shared;
+  cudaStream_t stream;
+  bool overlaps;  ///< with the kernel before it, and so it calls wait_for_previous
+};
+
+/// As kernel<<<...>>>(arguments...), of kernels that may overlap.
+template <class... Parameters, class... Arguments>
+void launch_chained(void (*kernel)(Parameters...), const chained_launch& shape, const Arguments&... arguments) {
+  allow_shared_memory(kernel, shape.shared);
+  // A multiprocessor divides its memory anew only when it is idle, which would keep the next kernel's thread blocks out.
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  cudaLaunchAttribute overlaps{};
+  overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlaps.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared;
+  config.stream = shape.stream;
+  config.attrs = &overlaps;
+  config.numAttrs = shape.overlaps && device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
 }  // namespace msabench::cuda

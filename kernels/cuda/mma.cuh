@@ -82,6 +82,18 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], std::uint
 __device__ inline void copy_async(std::uint32_t to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
+/// The same of what nobody reads again soon, with the policy that read_once returns.
+__device__ inline void copy_async(std::uint32_t to, const void* from, bool there, std::uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
+               "r"(there ? 16 : 0), "l"(policy)
+               : "memory");
+}
+/// What the second-level cache is to let go of first.
+__device__ inline std::uint64_t read_once() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  return policy;
+}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Until at most `pending` of this thread's committed groups are on their way.
 template <int pending>

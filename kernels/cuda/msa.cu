@@ -35,7 +35,7 @@ void msa_of(const msa_call& call, const run_context& context, const msa_stages& 
   stages.attend(attending, rest);
 }
 
-void msa(const msa_call& call, const run_context& context) { msa_of(call, context, {index, attend}); }
+void msa(const msa_call& call, const run_context& context) { msa_of(call, context, {index, attend_selected}); }
 
 double msa_scratch_bytes(const msabench_problem& problem, double index_bytes, double attend_bytes) {
   return id_bytes(problem) + std::max(index_bytes, attend_bytes);

@@ -18,29 +18,52 @@ namespace {
 template <class S>
 struct narrow_shared {
   static constexpr int weight_stride = part_keys + 8;
-  alignas(16) typename S::value queries[narrow_rows * S::stride];
-  alignas(16) typename S::value weights[narrow_rows * weight_stride];
+  union {
+    alignas(16) typename S::value queries[narrow_rows * S::stride];  ///< until they are in registers
+    alignas(16) typename S::value weights[narrow_rows * weight_stride];
+  };
   float most[part_quarters][narrow_rows], sums[part_quarters][narrow_rows];
 };
 
-/// S: a part. Q: a quarter of its keys, by one warp. `stages`: of the ring, 2 or 3.
+/// Brings lines of a block table closer, whose entries are needed as soon as it is known which.
+__device__ inline void prefetch_table(const cache& keys, std::int64_t sequence, std::int64_t limit) {
+  if (keys.block_table == nullptr) return;
+  constexpr int line = 128 / sizeof(std::int32_t);
+  const std::int32_t* const table = keys.block_table + sequence * keys.table_stride;
+  const std::int64_t pages = ceil_div(limit, keys.page_size);
+  for (std::int64_t i = std::int64_t{threadIdx.x} * line; i < pages; i += std::int64_t{blockDim.x} * line)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(table + i));
+}
+
+/// Tiles of keys and values, in turn: how many there is room for, and how many are on their way while one is multiplied.
+struct tile_ring {
+  std::uint32_t stages, ahead;
+};
+
+/// S: a part. Q: a quarter of its keys, by one warp. `follows`: kernels that take a while.
 template <class S, class Q>
-__global__ void __launch_bounds__(S::threads, 2)
-    parts_attention(attend_call call, attention_grid grid, std::uint32_t stages) {
+__global__ void __launch_bounds__(S::threads, 3)
+    parts_attention(attend_call call, attention_grid grid, tile_ring tiles, bool follows) {
   using T = typename S::value;
   constexpr int octets = S::octets / part_quarters;  // of a warp
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<narrow_shared<S>*>(memory);
   T* const ring = reinterpret_cast<T*>(memory + sizeof shared);
-  auto* const blocks = reinterpret_cast<std::int32_t*>(ring + stages * S::tile_elements);
+  auto* const blocks = reinterpret_cast<std::int32_t*>(ring + tiles.stages * S::tile_elements);
   const int quarter = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 
+  let_next_begin();
   std::int64_t kv_head;
   const token_tile tile = grid.tile_of(call, blockIdx.x, kv_head);
-  if (tile.tokens == 0) return;
-  copy_queries<S>(call, tile, kv_head, narrow_rows, shared.queries);
-  commit_copies();
   const std::uint32_t limit = tile.limit(0), limits[1][2] = {{limit, limit}};
+  if (tile.tokens != 0) copy_queries<S>(call, tile, kv_head, narrow_rows, shared.queries);
+  commit_copies();
+  if (follows) {
+    prefetch_table(call.keys, tile.sequence, limit);
+    if (call.values.block_table != call.keys.block_table) prefetch_table(call.values, tile.sequence, limit);
+  }
+  wait_for_previous();
+  if (tile.tokens == 0) return;
   key_list keys{nullptr, 0, limit};
   if (call.ids != nullptr) {
     __shared__ std::uint32_t listed;
@@ -62,12 +85,12 @@ __global__ void __launch_bounds__(S::threads, 2)
   const auto copy_next = [&] {
     if (unit < 2 * parts)
       copy_tile<S>(unit % 2 == 0 ? call.keys : call.values, tile.sequence, kv_head, call.d, keys,
-                   first + unit / 2 * part_keys, limit, ring + unit % stages * S::tile_elements);
+                   first + unit / 2 * part_keys, limit, ring + unit % tiles.stages * S::tile_elements);
     commit_copies();
     ++unit;
   };
-  const auto await_copies = [stages] {
-    if (stages == 2)
+  const auto await_copies = [&] {
+    if (tiles.ahead == 1)
       wait_copies<0>();
     else
       wait_copies<1>();
@@ -78,12 +101,12 @@ __global__ void __launch_bounds__(S::threads, 2)
     await_copies();
     copy_next();
     const T* const at = ring + place * S::tile_elements;
-    place = place + 1 == stages ? 0 : place + 1;
+    place = place + 1 == tiles.stages ? 0 : place + 1;
     return at;
   };
 
-  for (std::uint32_t i = 0; i + 1 < stages; ++i) copy_next();
-  if (stages == 2)
+  for (std::uint32_t i = 0; i < tiles.ahead; ++i) copy_next();
+  if (tiles.ahead == 1)
     wait_copies<1>();
   else
     wait_copies<2>();
@@ -149,37 +172,39 @@ __global__ void __launch_bounds__(S::threads, 2)
 }
 
 template <class T, int columns>
-void launch_parts(const attend_call& call, const run_context& context, const attention_plan& plan) {
+void launch_parts(const attend_call& call, const run_context& context, const attention_plan& plan, bool follows) {
   using S = part_shape<T, columns>;
   using Q = attention_shape<T, columns, 1, 1, part_keys / part_quarters>;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   const attention_launch launch(call, context, plan, columns);
   if (launch.items == 0) return;
-  const auto bytes = [&](int stages) {
+  const auto bytes = [&](std::uint32_t stages) {
     return sizeof(narrow_shared<S>) + sizeof(T) * stages * S::tile_elements +
            (call.ids == nullptr ? 0 : call.topk * sizeof(std::int32_t));
   };
-  const int stages = bytes(3) <= most_shared_memory() ? 3 : 2;
-  allow_shared_memory(parts_attention<S, Q>, bytes(stages));
-  parts_attention<S, Q><<<launch.blocks, S::threads, bytes(stages), stream>>>(call, launch.grid, stages);
+  // Of one part there are no further tiles, and the fewer bytes the more thread blocks.
+  const bool one_part = plan.span_keys == part_keys, roomy = bytes(3) <= most_shared_memory();
+  const tile_ring tiles{one_part || !roomy ? 2u : 3u, one_part || roomy ? 2u : 1u};
+  launch_chained(parts_attention<S, Q>, {launch.blocks, S::threads, bytes(tiles.stages), stream, follows}, call,
+                 launch.grid, tiles, follows);
   launch.combine(call, stream);
 }
 
 template <class T>
-void narrow_as(const attend_call& call, const run_context& context, const attention_plan& plan) {
+void narrow_as(const attend_call& call, const run_context& context, const attention_plan& plan, bool follows) {
   if (plan.columns == 64)
-    launch_parts<T, 64>(call, context, plan);
+    launch_parts<T, 64>(call, context, plan, follows);
   else
-    launch_parts<T, 128>(call, context, plan);
+    launch_parts<T, 128>(call, context, plan, follows);
 }
 
 }  // namespace
 
-void narrow_attention(const attend_call& call, const run_context& context, const attention_plan& plan) {
+void narrow_attention(const attend_call& call, const run_context& context, const attention_plan& plan, bool follows) {
   if (same_type(call.q_type, bf16_type))
-    narrow_as<__nv_bfloat16>(call, context, plan);
+    narrow_as<__nv_bfloat16>(call, context, plan, follows);
   else
-    narrow_as<__half>(call, context, plan);
+    narrow_as<__half>(call, context, plan, follows);
 }
 
 }  // namespace msabench::cuda

@@ -13,6 +13,8 @@ using namespace msabench::kernels;
 void combine(const combine_call& call, const run_context& context);
 
 void attend(const attend_call& call, const run_context& context);
+/// The same right behind `index` of the same run, with which it may overlap.
+void attend_selected(const attend_call& call, const run_context& context);
 void dense(const attend_call& call, const run_context& context);
 void vit_attend(const attend_call& call, const run_context& context);
 

@@ -20,8 +20,9 @@ bool streams(const msabench_problem& problem);
 void stream_scores(const index_call& call, float* scores, std::int64_t head_stride, std::int64_t row_stride,
                    bool whole_rows, const run_context& context);
 
-/// `select`; follows_scores: right behind stream_scores, with which it may overlap.
-void select_blocks(const select_call& call, bool follows_scores, const run_context& context);
+/// `select`, of rows of which `columns` scores may be read. `overlaps`: with stream_scores, right behind it; of kernels
+/// that are not ours nobody knows what they write.
+void select_blocks(const select_call& call, std::int64_t columns, bool overlaps, const run_context& context);
 
 /// For many rows: scores into those of the call, if it has any, and the best blocks of each row into its ids, if it has
 /// any. `scratch`: of sweep_scratch_bytes.

@@ -141,6 +141,13 @@ TEST(ptx_copies, what_is_not_read_is_zero) {
           "cp.async.ca.shared.global [buffer], [%in], 8, 4; cp.async.wait_all; ld.shared.u64 %d9, [buffer];" + store, 1,
           {.threads = 1, .inputs = {~std::uint64_t{0}}})[0],
       0xffffffffu);
+  // With a policy of the cache behind it.
+  EXPECT_EQ(
+      run_text("createpolicy.fractional.L2::evict_first.b64 %d1; cp.async.cg.shared.global.L2::cache_hint [buffer], "
+               "[%in], 16, 8, %d1; cp.async.wait_all; ld.shared.u64 %d9, [buffer];" +
+                   store,
+               1, {.threads = 1, .inputs = {42, 43}})[0],
+      42u);
 }
 
 const std::string make_barrier = "mbarrier.init.shared.b64 [buffer+64], 1;\n";

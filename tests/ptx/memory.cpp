@@ -249,8 +249,9 @@ handler copy_handler(instruction& i) {
     i.second = 1;
     return wait_copies;
   }
-  // [to], [from], bytes, bytes that are read; a policy of the cache would be a fifth
-  return has_word(i, "cache_hint") || i.args.size() < 3 ? nullptr : begin_copy;
+  // [to], [from], bytes[, bytes that are read][, policy of the cache]
+  if (has_word(i, "L2::cache_hint") && i.args.size() > 3) i.args.pop_back();
+  return i.args.size() < 3 || i.args.size() > 4 ? nullptr : begin_copy;
 }
 
 void nothing(warp&, const instruction&, std::uint32_t) {}

@@ -61,8 +61,8 @@ FAULTS = {
         "cuda/attention_keys.cuh in cuda/narrow_attention.cu", "if (position < limit) own", "if (position < key_list::none) own", "attend/*"),
     # The lengths of the run before the capture.
     "attend_stale_lengths": (
-        "cuda/attend.cu", "void attend(const attend_call& call, const run_context& context) {\n",
-        """void attend(const attend_call& given, const run_context& context) {
+        "cuda/attend.cu", "void attend_as(const attend_call& call, const run_context& context, bool follows) {\n",
+        """void attend_as(const attend_call& given, const run_context& context, bool follows) {
   attend_call call = given;
   static std::int32_t* kept = nullptr;
   if (kept == nullptr) cudaMalloc(&kept, 1 << 20);
@@ -101,9 +101,13 @@ FAULTS = {
     "sweep_page_offset": (
         "cuda/index_keys.cuh in cuda/score_sweep.cu", "(i * rows_at_once + row) % 32);", "((i * rows_at_once + row) ^ 16) % 32);", "score/*"),
     # Units are multiplied before they have arrived.
-    "stream_race": ("cuda/score_stream.cu", "      wait_copies<stages - 2>();\n", "", "score/*"),
+    "stream_race": ("cuda/score_stream.cu", "        wait_copies<stages - 1>();\n", "", "score/*"),
+    # Of tiles that can't be divided evenly, nobody has the rest.
+    "stream_lost_tiles": (
+        "cuda/sequence_tiles.cuh in cuda/score_stream.cu", "end = begin + least + (number < rest ? 1 : 0);", "end = begin + least;", "score/*"),
     # Pages are taken to lie one behind the other.
-    "stream_page_offset": ("cuda/score_stream.cu", "if (tile < end) first = keys.key(tile);", "first += step * keys.stride;", "score/*"),
+    "stream_page_offset": ("cuda/score_stream.cu", "    tile_ = later_;\n",
+        "    later_.first = tile_.first + (step_ - 1) * tile_keys * c_.keys.token_stride * 2;\n    tile_ = later_;\n", "score/*"),
     # A replay sees the lengths of the capture.
     "score_stale_lengths": (
         "cuda/score.cu", "void score(const index_call& call, const run_context& context) {\n",
