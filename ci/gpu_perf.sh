@@ -5,19 +5,32 @@
 baselines=(cudnn cublas_twin)
 # What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
 # run begins with what is cheap, as later points are planned by what earlier ones took.
-timed=(decode prefill-1m prefill training decode-e4m3 prefill-1m-e4m3 decode-16 training-kl decode-16-1m)
+timed=(decode prefill-1m whole-1m decode-16-1m prefill training prefill-1m-e4m3 decode-e4m3 decode-16-e4m3 attend-shared64 decode-16 training-kl
+  whole-1m-e4m3)
+# Of `cuda` what has a target.
+timed_of_cuda=(decode prefill-1m decode-16-1m prefill training training-kl)
 stages=msa,dense,index,attend
 declare -A timed_by=(
-  [decode]="25 --suite decode --context 8K,128K,1M --op $stages"
-  [prefill-1m]="60 --suite prefill --context 1M --chunk 8K --op $stages"
-  [prefill]="45 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
-  [training]="100 --suite training --context 16K,64K --op attend,dense,attend_backward,dense_backward --grad storage"
-  [decode-e4m3]="20 --suite decode --context 1M --op msa,dense,index --fp8-index tensor"
-  [prefill-1m-e4m3]="45 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
-  [decode-16]="45 --suite decode --batch 16 --context 8K,128K --op msa,dense"
-  [training-kl]="25 --suite training --context 512,16K,64K --op kl --grad storage"
-  [decode-16-1m]="110 --suite decode --batch 16 --context 1M --op msa,dense"
+  [decode]="20 --suite decode --context 8K,128K,1M --op $stages"
+  [prefill-1m]="45 --suite prefill --context 1M --chunk 8K --op $stages"
+  [whole-1m]="85 --suite prefill_whole --context 1M --chunk 8K"
+  [prefill]="40 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
+  [training]="80 --suite training --context 16K,64K --op attend,dense,attend_backward,dense_backward --grad storage"
+  [decode-e4m3]="12 --suite decode --context 1M --op msa,dense,index --fp8-index tensor"
+  [decode-16-e4m3]="60 --suite decode --batch 16 --context 1M --op msa,dense --fp8-index tensor"
+  [prefill-1m-e4m3]="25 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
+  [attend-shared64]="12 --suite prefill --context 1M --chunk 8K --op attend --selection shared64"
+  [decode-16]="15 --suite decode --batch 16 --context 8K,128K --op msa,dense"
+  [training-kl]="15 --suite training --context 512,16K,64K --op kl --grad storage"
+  [decode-16-1m]="60 --suite decode --batch 16 --context 1M --op msa,dense"
+  [whole-1m-e4m3]="60 --suite prefill_whole --context 1M --chunk 8K --fp8-index tensor"
+  [cuda prefill]="15 --suite prefill --context 32K --chunk 8K --op $stages"
+  [cuda training]="35 --suite training --context 16K,64K --op attend,attend_backward --grad storage"
 )
+# timed_of PLUGIN: its items
+timed_of() {
+  if [[ "$(name_of "$1")" == cuda ]]; then echo "${timed_of_cuda[@]}"; else echo "${timed[@]}"; fi
+}
 
 # unpacked PLUGIN: a folder of its reports of this commit and file; $out has them as one archive.
 unpacked() {
@@ -40,7 +53,7 @@ summary_of_run() { grep -E '^([0-9]+ (measured|unverified|failed|busy|unsupporte
 time_plugin() { # time_plugin PLUGIN ITEM
   local plugin="$1" item="$2" options budget name sha folder before="$SECONDS" code=0
   name="$(name_of "$plugin")" sha="$(sha256_of "$(file_of "$plugin")")" folder="$work/timed/$(name_of "$plugin")"
-  read -r budget options <<<"${timed_by[$item]}"
+  read -r budget options <<<"${timed_by[$name $item]:-${timed_by[$item]}}"
   [[ -f "$folder/perf-$item.json" ]] || forget perf "$item" "$name"
   due "$((budget + 20))" perf "$item" "$name" "$sha" || return 0
   rm -rf "$work/run" "$folder/perf-$item".*
@@ -75,7 +88,9 @@ perf() {
   use_plugins "$((most_files - 1))"
   for plugin in "${plugins[@]}"; do unpacked "$plugin"; done
   for item in "${timed[@]}"; do
-    for plugin in "${plugins[@]}"; do time_plugin "$plugin" "$item"; done
+    for plugin in "${plugins[@]}"; do
+      [[ " $(timed_of "$plugin") " != *" $item "* ]] || time_plugin "$plugin" "$item"
+    done
   done
   finish perf
 }

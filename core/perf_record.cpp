@@ -110,6 +110,18 @@ json to_json_of(const perf_common_chunks& c) {
   return out;
 }
 
+json to_json_of(const perf_whole_estimate& e) {
+  json out = {{"contexts", e.contexts}, {"dense", e.dense}, {"dense_chunks", e.dense_chunks}};
+  put_number(out, "time_us", e.time_us);
+  put_number(out, "deviation", e.deviation);
+  put_optional(out, "back_to_back_us", e.back_to_back_us);
+  put_optional(out, "dense_us", e.dense_us);
+  put_optional(out, "dense_back_to_back_us", e.dense_back_to_back_us);
+  put_optional(out, "gain_over_dense", e.gain_over_dense);
+  put_optional(out, "back_to_back_gain", e.back_to_back_gain);
+  return out;
+}
+
 json to_json_of(const perf_whole& w) {
   json out = {{"context", w.context},
               {"chunk", w.chunk},
@@ -126,6 +138,7 @@ json to_json_of(const perf_whole& w) {
   put_optional(out, "back_to_back_us", w.back_to_back_us);
   put_optional(out, "gain_over_dense", w.gain_over_dense);
   out["common_chunks"] = w.common ? to_json_of(*w.common) : json();
+  out["estimate"] = w.estimate ? to_json_of(*w.estimate) : json();
   return out;
 }
 

@@ -116,6 +116,22 @@ struct perf_common_chunks {
   std::string dense;                                             // whose
 };
 
+// What a whole would take, by straight lines between the chunks that have a time, the first and the last among them. No sum,
+// and never told as one.
+struct perf_whole_estimate {
+  std::vector<std::int64_t> contexts;  // where the chunks end that it goes by
+  double time_us = 0;
+  std::optional<double> back_to_back_us;  // by the same chunks
+  // Of a chunk between two others, from the line between these two, as a share of its own time: the largest. Back to back where
+  // that was measured.
+  double deviation = 0;
+  std::string dense;              // whose is the fastest at some of its chunks; empty: there is no estimate of it
+  std::int64_t dense_chunks = 0;  // that the estimate of it goes by
+  std::optional<double> dense_us, dense_back_to_back_us;
+  std::optional<double> gain_over_dense;  // nothing where chunks of both were taken at different clocks
+  std::optional<double> back_to_back_gain;
+};
+
 // A whole sequence, chunk after chunk, by one operator of one implementation. Sums are over all chunks or not there:
 // nothing is made up for a chunk that was not measured.
 struct perf_whole {
@@ -124,11 +140,12 @@ struct perf_whole {
   int implementation = 0;
   std::int64_t chunks = 0, measured = 0;  // that the sequence has; that have a time
   std::optional<double> time_us, back_to_back_us;
-  bool verified = false;                     // the outputs of all of them
-  double useful_flops = 0;                   // of all chunks that have a time
-  std::optional<double> gain_over_dense;     // time of the fastest dense / time, both over all chunks
-  std::string dense;                         // whose
-  std::optional<perf_common_chunks> common;  // of one that is partial, or beside a dense that is
+  bool verified = false;                        // the outputs of all of them
+  double useful_flops = 0;                      // of all chunks that have a time
+  std::optional<double> gain_over_dense;        // time of the fastest dense / time, both over all chunks
+  std::string dense;                            // whose
+  std::optional<perf_common_chunks> common;     // of one that is partial, or beside a dense that is
+  std::optional<perf_whole_estimate> estimate;  // likewise
   bool partial() const { return measured < chunks; }
 };
 

@@ -78,9 +78,28 @@ def load(folder):
     return runs
 
 
+def load_wholes(folder):
+    """{(run, plugin): [whole of msa of the plugin]}"""
+    wholes = {}
+    for path in sorted(folder.glob("*/perf-*.json.gz")):
+        plugin, run = path.parent.name, path.name.removeprefix("perf-").removesuffix(".json.gz")
+        report = json.loads(gzip.decompress(path.read_bytes()))
+        names = [i["name"] for i in report["implementations"]]
+        wholes[run, plugin] = [w for w in report.get("wholes", ()) if w["operator"] == "msa" and names[w["implementation"]] == plugin]
+    return wholes
+
+
 class Runs:
     def __init__(self, folder):
         self.runs = load(folder)
+        self.wholes = load_wholes(folder)
+
+    def whole(self, run, plugin, context):
+        """What is estimated of a whole, beside how many chunks it has; None: nothing."""
+        for w in self.wholes.get((run, plugin), ()):
+            if w["context"] == context and w.get("estimate"):
+                return {**w["estimate"], "chunks": w["chunks"], "verified": w["verified"]}
+        return None
 
     def find(self, run, plugin, operator, by=None, **point):
         """The item of `operator` of `by` (default: the plugin) in that plugin's run."""
@@ -128,6 +147,22 @@ def published(name):
     return f"{taken['value']:g} {taken['unit']}, {gain['value']:g}x" if taken and gain else "-"
 
 
+def pair(alone, back, text):
+    """Alone and, behind a slash, back to back."""
+    return "/".join(part for part in (f"{text(alone)} " if alone else "", f" {text(back)}" if back else "") if part).strip() or "-"
+
+
+def whole_cells(runs, run, plugin, context=2**20):
+    """Of a whole that is estimated: dense, msa with the number of chunks that it goes by, the gain."""
+    whole = runs.whole(run, plugin, context)
+    if whole is None:
+        return ["-", "-", "-"]
+    dense = f"{pair(whole['dense_us'], whole['dense_back_to_back_us'], time)} ({whole['dense']}, {whole['dense_chunks']} of {whole['chunks']} chunks)"
+    msa = f"{pair(whole['time_us'], whole['back_to_back_us'], time)} ({len(whole['contexts'])} of {whole['chunks']} chunks){'' if whole['verified'] else '?'}"
+    gain = pair(whole["gain_over_dense"], whole["back_to_back_gain"], lambda x: f"{digits(x)}x")
+    return [dense if whole["dense_us"] else "-", msa, gain]
+
+
 def summary(runs):
     rows = []
     points = [(f"prefill, last 8K of {size(c)}", run, c, 1, f"prefill.{size(c)}.L8K") for run, c in PREFILL]
@@ -137,17 +172,21 @@ def summary(runs):
         msa = runs.find(run, "cuda_sm90", "msa", **at)
         rows.append([name, dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
                      told(runs.find(run, "cuda", "msa", **at), "gain"), published(known_as)])
+        if run == "prefill-1m":
+            rows.append(["prefill, whole 1M, estimated", *whole_cells(runs, "whole-1m", "cuda_sm90"), "-", published("prefill.1M")])
     return table(["", "best dense", "MSA (`cuda_sm90`)", "gain", "gain of `cuda`", "Triton MSA, published"], rows)
 
 
 def e4m3(runs):
     rows = []
     for name, run, at in (("prefill, last 8K of 1M", "prefill-1m-e4m3", {"context": 2**20, "batch": 1}),
-                          ("decode, 1M, one sequence", "decode-e4m3", {"context": 2**20, "batch": 1})):
+                          ("decode, 1M, one sequence", "decode-e4m3", {"context": 2**20, "batch": 1}),
+                          ("decode, 1M, 16 sequences", "decode-16-e4m3", {"context": 2**20, "batch": 16})):
         at["selection"] = "random"
         msa, index = (runs.find(run, "cuda_sm90", op, **at) for op in ("msa", "index"))
         rows.append([name, dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"), told(index, "times"),
                      told(index, "share")])
+    rows.insert(1, ["prefill, whole 1M, estimated", *whole_cells(runs, "whole-1m-e4m3", "cuda_sm90"), "-", "-"])
     return table(["", "best dense, bf16", "MSA (`cuda_sm90`)", "gain", "its `index`", "of the limit"], rows)
 
 
@@ -163,6 +202,9 @@ def stages(plugin):
                 item = runs.find(run, plugin, op, **at)
                 cells += [told(item, "times"), told(item, "share")]
             rows.append([name, *cells])
+            if run == "prefill-1m" and plugin == "cuda_sm90":
+                shared = runs.find("attend-shared64", plugin, "attend", context=2**20, batch=1, selection="shared64")
+                rows.append(["the same, 64 neighbours select alike", "-", "-", told(shared, "times"), told(shared, "share"), "-", "-"])
         return table(["", "`index`", "of the limit", "`attend`", "of the limit", "`dense`", "of the limit"], rows)
     return made
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "core/error.h"
 #include "inputs/batch.h"
@@ -263,6 +265,23 @@ void put_input(input_set& set, slot where, const tensor_view& values) {
   set.inputs_checksum = checksum_inputs(set, set.inputs_checksum, [&](const buffer& b) { return b.where == where; });
 }
 
+namespace {
+
+// In pieces, since those of a large input are tens of GiB: their checksums, and then one of these.
+std::uint64_t checksum_of_filled(const buffer& b) {
+  constexpr std::uint64_t piece = std::uint64_t{4} << 20;
+  std::vector<std::span<const std::byte>> pieces;
+  for (const extent& e : b.contents)
+    for (std::uint64_t at = e.begin; holds_anything(e) && at < e.end; at += piece)
+      pieces.emplace_back(b.region->data() + at, std::min(piece, e.end - at));
+  std::vector<std::uint64_t> sums(pieces.size());
+#pragma omp parallel for schedule(dynamic, 4) if (pieces.size() > 4)
+  for (std::size_t i = 0; i < pieces.size(); ++i) sums[i] = checksum(pieces[i], 0);
+  return checksum(std::as_bytes(std::span(sums)), 0);
+}
+
+}  // namespace
+
 input_checksums checksum_inputs(const input_set& set) {
   return checksum_inputs(set, input_checksums(set.inputs.size(), 0), [](const buffer&) { return true; });
 }
@@ -276,9 +295,7 @@ input_checksums checksum_inputs(const input_set& set, const input_checksums& kno
   for (std::size_t i = 0; i < set.inputs.size(); ++i) {
     const buffer& b = set.inputs[i];
     if (!b.region || wanted.erase(b.region.get()) == 0) continue;
-    sums[i] = 0;
-    for (const extent& e : b.contents)
-      if (holds_anything(e)) sums[i] = checksum({b.region->data() + e.begin, b.region->data() + e.end}, sums[i]);
+    sums[i] = checksum_of_filled(b);
   }
   return sums;
 }

@@ -32,8 +32,9 @@ class point_costs {
     double cache_bytes = 0;
     bool cold = true, on_device = false;
     int implementations = 1;
-    double others = 0;  // share of the CPUs that other processes use: what is done on them takes that much longer
-    int cores = 2;      // of the host, among which the generator and the oracle share their work
+    double others = 0;        // share of the CPUs that other processes use: what is done on them takes that much longer
+    int cores = 2;            // of the host, among which the generator and the oracle share their work
+    int fewest_samples = 10;  // of a launch below a second
   };
   void begin(const perf_ceilings& limits, const conditions& here);
 
@@ -50,6 +51,9 @@ class point_costs {
   };
   double copies_s(const copied_bytes& bytes) const;
   double verification_s(const case_spec& c) const;
+
+  // Two runs of launches in a row, each with its lead-in, on a device.
+  double in_a_row_s(double launch_s) const;
 
   // Of the whole point, with the fewest samples that count.
   double point_s(const suite_point& p) const;

@@ -12,7 +12,6 @@
 
 #include "core/environment_error.h"
 #include "core/error.h"
-#include "core/selection_counts.h"
 #include "core/statistics.h"
 #include "core/units.h"
 #include "host/implementation.h"
@@ -22,6 +21,7 @@
 #include "perf/costs.h"
 #include "perf/figures.h"
 #include "perf/forward.h"
+#include "perf/selected.h"
 #include "perf/topk.h"
 #include "perf/verify.h"
 #include "perf/whole.h"
@@ -39,20 +39,11 @@ constexpr std::int64_t most_graph_tokens = 16;
 constexpr double usable_memory = 0.8;
 // Of a run of launches back to back: the power limit of a GPU bites after 40 to 80 ms.
 constexpr double in_a_row_s = 0.15;
+// For what launches take beyond what they were taken to, and for clocks that recover in between.
+constexpr double room_for_launches = 1.2;
 constexpr std::int64_t most_sets_in_a_row = 4096;
 
 double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
-
-// What was selected, where ids in canonical form tell; nothing for a tensor that is laid out otherwise.
-std::optional<selection_counts> counts_of(const tensor_view* ids, const case_spec& c, const problem& p) {
-  const auto batch = sequences(c);
-  if (!ids || ids->data == nullptr || ids->desc.type != i32 || ids->desc.shape.size() != 3) return std::nullopt;
-  if (ids->desc.shape[0] != query_rows(batch) || ids->desc.shape[1] != p.hkv || ids->desc.shape[2] != p.topk ||
-      ids->desc.span_elements() != ids->desc.elements())
-    return std::nullopt;
-  const auto* first = static_cast<const std::int32_t*>(ids->data);
-  return count_selection({first, static_cast<std::size_t>(ids->desc.elements())}, batch, p.hkv, p.block, p.topk);
-}
 
 // What nobody should need: of a process that starts and has so many seconds of samples, and of the slowest kernel.
 double process_limit_s(double budget_s) { return 60 + 3 * budget_s; }
@@ -92,9 +83,9 @@ class measurement {
     take_device(first);
     assumed_ = ceilings_of(first.probes);
     costs_.begin(assumed_, {cache_bytes(), setup_.cold, with_.on_device, static_cast<int>(with_.queries.size()),
-                            others_, available_cores()});
+                            others_, available_cores(), fewest_samples()});
     for (const auto& p : points) run_.estimated_s += costs_.point_s(p);
-    if (is_whole()) points = spread(std::move(points));
+    if (is_whole()) points = in_spread_order(std::move(points));
     events_.planned(run_);
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (interrupted()) run_.partial = true;
@@ -103,7 +94,11 @@ class measurement {
       // A chunk without a time says nothing that the sums do not.
       if (is_whole() && costs_.point_s(points[i]) > left) continue;
       double weight = 0;
-      for (std::size_t j = i; j < points.size(); ++j) weight += costs_.point_s(points[j]);
+      for (std::size_t j = i; j < points.size(); ++j) {
+        const double point_s = costs_.point_s(points[j]);
+        // Chunks that won't come to their turn have no share in the time.
+        if (!is_whole() || weight + point_s <= left) weight += point_s;
+      }
       run_.points.push_back(measure_point(points[i], left, left * costs_.point_s(points[i]) / weight));
       if (run_.partial) return;
       events_.measured(run_.points.back());
@@ -140,10 +135,10 @@ class measurement {
  private:
   bool is_whole() const { return setup_.what.suite == perf_suite::prefill_whole; }
 
-  static std::vector<suite_point> spread(std::vector<suite_point> points) {
-    std::vector<suite_point> ordered;
-    for (const std::size_t at : spread_order(points.size())) ordered.push_back(std::move(points[at]));
-    return ordered;
+  // A chunk is a part of a launch that takes seconds as a whole.
+  int fewest_samples() const {
+    const stopping_rule usual;
+    return static_cast<int>(is_whole() ? usual.min_long_samples : usual.min_samples);
   }
 
   void take_device(const timed_observation& first) {
@@ -426,7 +421,11 @@ class measurement {
     budget_s -= costs_.copies_s(copied);
     for (const auto& c : all)
       if (c.runs) budget_s -= costs_.verification_s(c.definition);
-    budget_s = std::max(budget_s, shortest_loop_s);
+    const double fewest_s = is_whole() ? fewest_samples_s(all) : 0;
+    double least_in_a_row_s = 0;
+    for (const auto& c : all)
+      if (c.runs && is_whole()) least_in_a_row_s += room_for_launches * costs_.in_a_row_s(c.predicted_s);
+    budget_s = std::max({budget_s, shortest_loop_s, fewest_s + least_in_a_row_s});
     std::size_t at = 0;
     double in_a_row_budget_s = 0;
     for (const auto& c : all) {
@@ -436,12 +435,14 @@ class measurement {
       // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
       in_a_row_budget_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
     }
-    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, budget_s / 2) : 0;
+    const double in_a_row_share_s = is_whole() ? budget_s - std::max(fewest_s, budget_s / 2) : budget_s / 2;
+    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, in_a_row_share_s) : 0;
     budget_s -= in_a_row_budget_s;
     run_spec how;
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
     how.timing.warmup = warmup_launches;
+    how.timing.min_samples = fewest_samples();
     how.timing.graph = with_.on_device && point.query_tokens <= most_graph_tokens;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
     how.timing.min_seconds = shortest_loop_s;
@@ -461,6 +462,14 @@ class measurement {
         seconds_since(start_) + seen.seconds + costs_.copies_s(copied) <= setup_.budget_s)
       seen = with_.timing->run(sides, how);
     take(std::move(seen), all, point);
+  }
+
+  // A chunk whose inputs took longer than they were taken to is timed nevertheless: without a time it says nothing.
+  double fewest_samples_s(const std::list<candidate>& all) const {
+    double seconds = 0;
+    for (const auto& c : all)
+      if (c.runs) seconds += room_for_launches * (warmup_launches + fewest_samples()) * c.predicted_s;
+    return seconds;
   }
 
   static double time_limit_s(const std::list<candidate>& all, double budget_s) {

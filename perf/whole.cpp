@@ -8,6 +8,7 @@
 
 #include "core/operator.h"
 #include "perf/clocks.h"
+#include "perf/whole_estimate.h"
 
 namespace msabench {
 namespace {
@@ -160,6 +161,7 @@ std::vector<perf_whole> wholes_of(const perf_run& run, std::span<const std::int6
       w.gain_over_dense = *dense->time_us / *w.time_us;
       w.dense = labels[static_cast<std::size_t>(dense->implementation)];
     }
+    estimate_wholes(run, chunks, here, labels);
     all.insert(all.end(), here.begin(), here.end());
   }
   return all;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/perf_record.h"
@@ -24,6 +25,13 @@ std::vector<whole_chunk> chunks_of(std::span<const std::int64_t> contexts, std::
 // All positions below `count`, such that those up to any of them are spread about evenly: the first, the last, then the
 // middles of what lies between. A budget that ends leaves a picture of the whole.
 std::vector<std::size_t> spread_order(std::size_t count);
+
+template <class T>
+std::vector<T> in_spread_order(std::vector<T> all) {
+  std::vector<T> ordered;
+  for (const std::size_t at : spread_order(all.size())) ordered.push_back(std::move(all[at]));
+  return ordered;
+}
 
 // One for each context, operator and implementation of the run's points. `labels` are those of the implementations.
 std::vector<perf_whole> wholes_of(const perf_run& run, std::span<const std::int64_t> contexts, std::int64_t chunk,

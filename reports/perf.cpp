@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/operator.h"
 #include "core/units.h"
 #include "reports/markdown.h"
 #include "reports/outcome.h"
@@ -193,6 +194,28 @@ std::string common_text(const perf_run& run, const perf_whole& w) {
   return text + "\n";
 }
 
+// What the whole would take, by how many of its chunks, beside dense.
+std::string estimate_text(const perf_run& run, const perf_whole& w) {
+  if (!w.estimate) return {};
+  const perf_whole_estimate& e = *w.estimate;
+  const auto seconds = [](double us) { return format_duration_s(us * 1e-6); };
+  std::string text = fmt::format(
+      "- {} by {} at {}: estimated {}{} by lines between {} of {} chunks, which lie within {:.1f} % of the line "
+      "between their "
+      "neighbours",
+      w.operation, label(run, w.implementation), format_size(w.context), seconds(e.time_us),
+      e.back_to_back_us ? ", back to back " + seconds(*e.back_to_back_us) : "", e.contexts.size(), w.chunks,
+      100 * e.deviation);
+  if (e.dense_us && w.operation != name(op::dense)) {
+    text += fmt::format("; dense likewise by {} of {}, the fastest at each ({}): {}{}", e.dense_chunks, w.chunks,
+                        e.dense, seconds(*e.dense_us),
+                        e.dense_back_to_back_us ? ", back to back " + seconds(*e.dense_back_to_back_us) : "");
+    text += fmt::format("; gain {}", e.gain_over_dense ? times(e.gain_over_dense) : "not told, at different clocks");
+    if (e.back_to_back_gain) text += ", back to back " + times(e.back_to_back_gain);
+  }
+  return text + "\n";
+}
+
 std::string wholes_text(const perf_run& run) {
   if (run.wholes.empty()) return {};
   const bool in_a_row = std::ranges::any_of(run.wholes, [](const auto& w) { return w.back_to_back_us.has_value(); });
@@ -215,6 +238,7 @@ std::string wholes_text(const perf_run& run) {
     rows.push_back(std::move(r));
   }
   std::string common;
+  for (const auto& w : run.wholes) common += estimate_text(run, w);
   for (const auto& w : run.wholes) common += common_text(run, w);
   return fmt::format("\n### Whole sequences, by chunks of {} tokens\n\n{}{}", format_size(run.wholes.front().chunk),
                      table(titles, rows), common.empty() ? "" : "\n" + common);

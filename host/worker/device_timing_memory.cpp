@@ -2,14 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/environment_error.h"
+#include "host/worker/device_checksum.h"
 #include "host/worker/device_comparison.h"
 #include "host/worker/device_generator.h"
 #include "host/worker/timing_memory.h"
-#include "inputs/checksum.h"
 
 namespace msabench {
 namespace {
@@ -24,8 +24,10 @@ class device_timing_memory final : public timing_memory {
       : device_(device),
         regions_(regions),
         copies_(regions.size()),
+        own_(regions.size()),
         generator_(device),
-        comparison_(std::move(device)) {
+        comparison_(device),
+        checksum_(std::move(device)) {
     for (std::size_t r = 0; r < regions.size(); ++r) {
       add(r);
       fill_first(r);
@@ -46,26 +48,22 @@ class device_timing_memory final : public timing_memory {
     return reinterpret_cast<std::byte*>(address(region, set));
   }
 
-  // A further set is a copy of the first, so it is compared with that one, where they lie.
+  // A further set is a copy of the first, so it is compared with that one, where they lie. The first is compared with what the
+  // host wrote, by checksums: of what was made on the device too this looks at every byte.
   bool unchanged(int region, std::int64_t set) override {
     if (set > 0) {
       for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].filled)
         comparison_.compare(address(region, 0) + begin, address(region, set) + begin, end - begin);
       return !comparison_.found_difference();
     }
-    const std::byte* const own = regions_[static_cast<std::size_t>(region)].memory->data();
-    return every_range(region, set, [&](const std::byte* is, std::uint64_t begin, std::uint64_t bytes) {
-      return std::memcmp(is, own + begin, bytes) == 0;
-    });
+    const protocol::mapped_region& from = regions_[static_cast<std::size_t>(region)];
+    auto& own = own_[static_cast<std::size_t>(region)];
+    if (!own) own = checksum_on_host(from.memory->data(), from.filled);
+    return checksum_.of(address(region, 0), from.filled) == *own;
   }
 
-  std::uint64_t checksum_of(int region, std::int64_t set) const override {
-    std::uint64_t sum = 0;
-    every_range(region, set, [&](const std::byte* is, std::uint64_t, std::uint64_t bytes) {
-      sum = checksum({is, is + bytes}, sum);
-      return true;
-    });
-    return sum;
+  std::uint64_t checksum_of(int region, std::int64_t set) override {
+    return checksum_.of(address(region, set), regions_[static_cast<std::size_t>(region)].filled);
   }
 
   void download(int region, std::int64_t set) override {
@@ -115,25 +113,13 @@ class device_timing_memory final : public timing_memory {
       device_->copy(to + begin, from + begin, end - begin, nullptr);
   }
 
-  // visit(bytes as they are now, their offset, their number) for what the host wrote, a part at a time, while it is true.
-  template <class Visit>
-  bool every_range(int region, std::int64_t set, const Visit& visit) const {
-    constexpr std::uint64_t part = std::uint64_t{16} << 20;
-    std::vector<std::byte> held;
-    for (const auto& [first, end] : regions_[static_cast<std::size_t>(region)].filled)
-      for (std::uint64_t begin = first; begin < end; begin += part) {
-        held.resize(std::min(part, end - begin));
-        device_->download(held.data(), address(region, set) + begin, held.size());
-        if (!visit(held.data(), begin, held.size())) return false;
-      }
-    return true;
-  }
-
   std::shared_ptr<cuda_device> device_;
   std::vector<protocol::mapped_region>& regions_;
   std::vector<std::vector<device_address>> copies_;
+  std::vector<std::optional<std::uint64_t>> own_;  // checksums of the host's regions
   device_generator generator_;
   device_comparison comparison_;
+  device_checksum checksum_;
 };
 
 }  // namespace

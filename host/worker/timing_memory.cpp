@@ -57,7 +57,7 @@ class host_timing_memory final : public timing_memory {
 
   std::byte* base(int region, std::int64_t set) const override;
   bool unchanged(int region, std::int64_t set) override;
-  std::uint64_t checksum_of(int region, std::int64_t set) const override;
+  std::uint64_t checksum_of(int region, std::int64_t set) override;
   void download(int region, std::int64_t set) override;
   bool sparse(int region) const override { return sparse_[static_cast<std::size_t>(region)] != 0; }
 
@@ -163,7 +163,7 @@ bool host_timing_memory::unchanged(int region, std::int64_t set) {
   });
 }
 
-std::uint64_t host_timing_memory::checksum_of(int region, std::int64_t set) const {
+std::uint64_t host_timing_memory::checksum_of(int region, std::int64_t set) {
   const std::byte* const data = base(region, set);
   std::uint64_t sum = 0;
   for (const auto& [begin, end] : regions_[static_cast<std::size_t>(region)].filled)

@@ -26,7 +26,7 @@ class timing_memory {
   // Whether the copy still holds what the host wrote; true where it is the host's own.
   virtual bool unchanged(int region, std::int64_t set) = 0;
   // Of what the host wrote, as it is now in the copy.
-  virtual std::uint64_t checksum_of(int region, std::int64_t set) const = 0;
+  virtual std::uint64_t checksum_of(int region, std::int64_t set) = 0;
   // Contents of a copy into the host's region; nothing to do where it is the host's own.
   virtual void download(int region, std::int64_t set) = 0;
   // Whether copies of this region lie in small pages for want of memory.

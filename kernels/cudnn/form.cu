@@ -130,6 +130,44 @@ __global__ void clear(form f, lengths rows, caller_rows dq) {
   }
 }
 
+/// Of a caller's row beside which key it lies; below 0: it sees none.
+__device__ std::int64_t shift_of(const lengths& rows) {
+  return rows.kv_lens[0] - (rows.cu_seqlens_q[1] - rows.cu_seqlens_q[0]);
+}
+
+__global__ void align(form f, backward_call c) {
+  const std::int64_t words = f.d / word_values, all = f.longest * f.heads * words;
+  const std::int64_t count = c.rows.cu_seqlens_q[1] - c.rows.cu_seqlens_q[0], shift = shift_of(c.rows);
+  for (std::int64_t i = first(); i < all; i += step()) {
+    const std::int64_t word = i % words, head = i / words % f.heads, at = i / words / f.heads, row = at - shift;
+    const bool there = row >= 0 && row < count;
+    const auto put = [&](char* to, const backward_call::token_tensor& from) {
+      reinterpret_cast<uint4*>(to)[i] =
+          there ? reinterpret_cast<const uint4*>(from.at(row, head))[word] : uint4{0, 0, 0, 0};
+    };
+    put(f.q, c.q);
+    put(f.out, c.out);
+    put(f.d_out, c.d_out);
+    if (word == 0)
+      f.stats[head * f.longest + at] = there ? c.lse[row * c.lse_row_stride + head * c.lse_head_stride] : CUDART_INF_F;
+  }
+}
+
+__global__ void take(form f, backward_call c) {
+  const std::int64_t words = f.d / word_values, shift = shift_of(c.rows), keys = c.rows.kv_lens[0];
+  const std::int64_t of_rows = (c.rows.cu_seqlens_q[1] - c.rows.cu_seqlens_q[0]) * f.heads * words;
+  for (std::int64_t i = first(); i < of_rows; i += step()) {
+    const std::int64_t word = i % words, head = i / words % f.heads, row = i / words / f.heads, at = row + shift;
+    reinterpret_cast<uint4*>(c.dq.at(row, head, c.q.type))[word] =
+        at < 0 ? uint4{0, 0, 0, 0} : reinterpret_cast<const uint4*>(f.dq)[(at * f.heads + head) * words + word];
+  }
+  for (std::int64_t i = first(); i < keys * f.kv_heads * words; i += step()) {
+    const std::int64_t word = i % words, head = i / words % f.kv_heads, key = i / words / f.kv_heads;
+    reinterpret_cast<uint4*>(c.dk.at(key, head, c.q.type))[word] = reinterpret_cast<const uint4*>(f.dk)[i];
+    reinterpret_cast<uint4*>(c.dv.at(key, head, c.q.type))[word] = reinterpret_cast<const uint4*>(f.dv)[i];
+  }
+}
+
 /// What all sequences can have, and a tile more: cuDNN's last one may end behind them.
 std::int64_t most_tokens(const msabench_problem& p) {
   constexpr std::int64_t tile = 256;
@@ -148,7 +186,8 @@ form::form(const msabench_problem& p, void* memory)
       d(p.d),
       padded(rows_of(p) == query_rows::padded),
       gathered(gathers(p)),
-      tokens(gathered ? most_tokens(p) : 0) {
+      aligned(rows_of(p) == query_rows::aligned),
+      tokens(gathered || aligned ? most_tokens(p) : 0) {
   // A number, since without memory only the sizes are wanted.
   auto next = reinterpret_cast<std::uintptr_t>(memory);
   const auto take = [&next]<class T>(T*& to, std::int64_t count) {
@@ -156,7 +195,8 @@ form::form(const msabench_problem& p, void* memory)
     to = reinterpret_cast<T*>(next);
     next += (static_cast<std::uint64_t>(count) * sizeof(T) + line - 1) / line * line;
   };
-  const std::int64_t row_bytes = padded ? batch * longest * heads * d * 2 : 0;
+  const std::int64_t all_rows = batch * longest * heads * d * 2, row_bytes = padded || aligned ? all_rows : 0;
+  const std::int64_t key_bytes = tokens * kv_heads * d * 2;
   take(q_offsets, batch + 1);
   take(kv_offsets, batch + 1);
   take(q_lengths, batch);
@@ -165,8 +205,12 @@ form::form(const msabench_problem& p, void* memory)
   take(stats, batch * longest * heads);
   take(q, row_bytes);
   take(out, row_bytes);
-  take(k, tokens * kv_heads * d * 2);
-  take(v, tokens * kv_heads * d * 2);
+  take(d_out, aligned ? all_rows : 0);
+  take(dq, aligned ? all_rows : 0);
+  take(k, key_bytes);
+  take(v, key_bytes);
+  take(dk, aligned ? key_bytes : 0);
+  take(dv, aligned ? key_bytes : 0);
   graph_workspace = reinterpret_cast<char*>(next);
   bytes = next - reinterpret_cast<std::uintptr_t>(memory);
 }
@@ -174,6 +218,7 @@ form::form(const msabench_problem& p, void* memory)
 double form_bytes(const msabench_problem& problem) { return static_cast<double>(form(problem).bytes); }
 
 void form::append_lengths(graph::pointers& to) const {
+  if (aligned) return;
   to.insert(to.end(), {{q_lengths_id, q_lengths}, {kv_lengths_id, kv_lengths}});
   if (!padded) to.emplace_back(q_offsets_id, q_offsets);
   if (pages > 0) to.emplace_back(table_id, table);
@@ -203,6 +248,14 @@ void read_stats(const form& f, const lengths& rows, const caller_stats& lse, cud
 
 void clear_empty_rows(const form& f, const lengths& rows, const caller_rows& dq, cudaStream_t stream) {
   clear<<<blocks_for(rows.batch * f.longest * f.heads * f.d / word_values), threads, 0, stream>>>(f, rows, dq);
+}
+
+void align_rows(const form& f, const backward_call& c, cudaStream_t stream) {
+  align<<<blocks_for(f.longest * f.heads * f.d / word_values), threads, 0, stream>>>(f, c);
+}
+
+void take_gradients(const form& f, const backward_call& c, cudaStream_t stream) {
+  take<<<blocks_for(f.longest * f.heads * f.d / word_values), threads, 0, stream>>>(f, c);
 }
 
 }  // namespace msabench::cudnn

@@ -23,26 +23,28 @@ struct form {
 
   std::int64_t batch, longest, pages, page_size;  ///< bounds of the plan; pages: columns of `table`, 0 where contiguous
   std::int32_t heads, kv_heads, d;
-  bool padded, gathered;
+  bool padded, gathered, aligned;
 
   std::int64_t *q_offsets, *kv_offsets;  ///< [batch + 1], ragged
   std::int32_t *q_lengths, *kv_lengths;  ///< [batch]
   std::int32_t* table;                   ///< [batch][pages]
   float* stats;                          ///< [batch][heads][longest]
-  char *q, *out;                         ///< padded: [batch][longest][heads][d]
+  char *q, *out;                         ///< padded, aligned: [batch][longest][heads][d]
+  char *d_out, *dq;                      ///< aligned: the same
   std::int64_t tokens;                   ///< of k and v
-  char *k, *v;                           ///< gathered: [tokens][kv_heads][d], sequence after sequence
+  char *k, *v;                           ///< gathered, aligned: [tokens][kv_heads][d], sequence after sequence
+  char *dk, *dv;                         ///< aligned: the same
   char* graph_workspace;
   std::uint64_t bytes;  ///< of all of them
 
   /// Whether sequences of keys start where offsets say: packed ones that are not a single sequence.
-  __host__ __device__ bool has_kv_offsets() const { return pages == 0 && !padded; }
+  __host__ __device__ bool has_kv_offsets() const { return pages == 0 && !padded && !aligned; }
 
   /// What graphs of either direction take of it.
   void append_lengths(graph::pointers& to) const;
 };
 
-/// Copies keys or values of a paged cache into `to`, and zeros behind the last sequence.
+/// Copies keys or values into `to`, and zeros behind the last sequence.
 void gather(const form& f, const lengths& rows, const cache& from, char* to, cudaStream_t stream);
 
 /// Fills lengths, offsets and table; `keys` says where those of the call lie.
@@ -69,5 +71,11 @@ void finish_rows(const form& f, const lengths& rows, const caller_rows& out, con
 void read_stats(const form& f, const lengths& rows, const caller_stats& lse, cudaStream_t stream);
 /// Gradients of rows that see no key, which cuDNN leaves open.
 void clear_empty_rows(const form& f, const lengths& rows, const caller_rows& dq, cudaStream_t stream);
+
+/// Rows of one sequence beside the last key that each sees, statistics with them; zeros and +infinity, which makes all weights 0,
+/// where there is none.
+void align_rows(const form& f, const backward_call& c, cudaStream_t stream);
+/// Gradients out of aligned rows and keys into the caller's places, and 0 where a row sees no key.
+void take_gradients(const form& f, const backward_call& c, cudaStream_t stream);
 
 }  // namespace msabench::cudnn

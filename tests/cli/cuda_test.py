@@ -226,10 +226,12 @@ class FakeDriver(ProgramTest):
 
     def test_a_device_that_sees_no_difference_is_a_fault_of_the_suite(self):
         fake = BUILD.resolve() / "test-plugins" / "fake-driver"
-        done = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", "attend", "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
-                   "--suite", "decode", "--budget-s", 3, "--context", "1K", env={"LD_LIBRARY_PATH": str(fake), "MSABENCH_FAKE_COMPARISON": "blind"})
-        self.assertEqual(done.code, 70, done.out + done.err)
-        self.assertIn("comparison of memory doesn't tell equal bytes from others", " ".join((done.out + done.err).split()))
+        for what, told in (("COMPARISON", "comparison of memory doesn't tell equal bytes from others"), ("CHECKSUM", "checksum of memory is not that of the host")):
+            with self.subTest(what=what):
+                done = run("perf", "--impl", plugin("runs_on_a_fake_gpu"), "--device", "cuda", "--op", "attend", "--shape", "h8x2.d64.b32.k4.l1.i0", "--type", "fp32",
+                           "--suite", "decode", "--budget-s", 3, "--context", "1K", env={"LD_LIBRARY_PATH": str(fake), f"MSABENCH_FAKE_{what}": "blind"})
+                self.assertEqual(done.code, 70, done.out + done.err)
+                self.assertIn(told, " ".join((done.out + done.err).split()))
 
     def test_a_wrong_generator_is_a_fault_of_the_suite(self):
         done = self.repro("random", MSABENCH_FAKE_GENERATOR="wrong")

@@ -94,8 +94,10 @@ fi
 exit "$code"
 """
 
-TIMED = ["decode", "prefill-1m", "prefill", "training", "decode-e4m3", "prefill-1m-e4m3", "decode-16", "training-kl",
-         "decode-16-1m"]
+TIMED = ["decode", "prefill-1m", "whole-1m", "decode-16-1m", "prefill", "training", "prefill-1m-e4m3", "decode-e4m3", "decode-16-e4m3", "attend-shared64",
+         "decode-16", "training-kl", "whole-1m-e4m3"]
+# Of the plugin cuda.
+TIMED_OF_CUDA = ["decode", "prefill-1m", "decode-16-1m", "prefill", "training", "training-kl"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
@@ -350,6 +352,14 @@ class GpuScript(ProgramTest):
         shutil.copy(BUILD / "lib" / "msabench" / "cpu.so", self.dist / "cuda" / "example.so")
         text = self.gpu("perf", "--out", self.out, code=0)
         self.assertEqual(text.count("is of another commit or plugin"), len(TIMED))
+
+    def test_of_cuda_what_has_a_target_is_timed(self):
+        shutil.copy(self.dist / "cuda" / "example.so", self.folder / "cuda.so")
+        self.gpu("perf", "--out", self.out, self.folder / "cuda.so", code=0)
+        self.assertEqual([p["item"] for p in self.parts()], TIMED_OF_CUDA)
+        pages = subprocess.run(["tar", "-xzOf", self.out / "perf-cuda.tar.gz", "./perf-prefill.md", "./perf-decode.md"], text=True, capture_output=True, check=True).stdout
+        self.assertIn("--context 32K --chunk 8K", pages)
+        self.assertIn("--context 8K,128K,1M", pages)
 
     def test_unverified_figures_are_kept_and_an_interrupted_run_is_not_done(self):
         self.gpu("perf", "--out", self.out, code=0, FAKE_PERF="2")

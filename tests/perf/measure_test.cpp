@@ -320,6 +320,25 @@ TEST(measure, a_whole_is_measured_from_both_ends_and_told_in_order) {
   EXPECT_EQ(to_report_json(r)["wholes"][1]["gain_over_dense"], 1);
 }
 
+TEST(measure, chunks_that_fit_have_the_whole_budget_between_them) {
+  world w;
+  w.setup.what.suite = perf_suite::prefill_whole;
+  w.setup.what.operators = {};
+  w.setup.what.contexts = {128 * 64};
+  w.setup.what.chunk = 64;
+  w.setup.budget_s = 8;
+  w.timing.time_us = 1e3;
+  const perf_run r = w.run();
+  ASSERT_GE(r.points.size(), 3u);
+  ASSERT_LT(r.points.size(), 128u);
+  EXPECT_EQ(r.points.front().context, 64);
+  EXPECT_EQ(r.points.back().context, 128 * 64);
+  EXPECT_TRUE(r.wholes[0].partial());
+  ASSERT_TRUE(r.wholes[0].estimate);
+  EXPECT_NEAR(r.wholes[0].estimate->time_us, 128 * 1e3, 1e-3);
+  EXPECT_EQ(w.timing.spec.timing.min_samples, 3);
+}
+
 TEST(measure, chunks_that_the_budget_has_no_time_for_leave_no_sum) {
   world w;
   w.setup.what.suite = perf_suite::prefill_whole;

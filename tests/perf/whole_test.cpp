@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "perf/whole.h"
+#include "perf/whole_estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -121,6 +121,82 @@ TEST(whole, of_several_dense_the_one_with_most_chunks_in_common_counts) {
   const auto common = find(wholes_of(run, contexts, 4, 1, both), 10, "msa").common;
   EXPECT_EQ(common->dense, "other");
   EXPECT_EQ(common->dense_us, 232);
+}
+
+// 17 chunks of 4 tokens; msa takes 100 + its context, dense ten times its context, and `other` half of that in the second half.
+perf_run long_run(const std::vector<std::int64_t>& measured) {
+  perf_run run;
+  for (const std::int64_t end : measured) {
+    perf_point p;
+    p.context = end;
+    p.query_tokens = 4;
+    const auto x = static_cast<double>(end);
+    p.items = {item("msa", 100 + x), item("dense", 10 * x), item("dense", end > 34 ? 5 * x : 20 * x)};
+    p.items[2].implementation = 1;
+    for (auto& i : p.items) i.in_a_row.runs = {{.time_us = 2 * i.time_us.median}};
+    run.points.push_back(p);
+  }
+  return run;
+}
+constexpr std::array<std::int64_t, 1> seventeen = {68};
+const std::array<std::string, 2> two = {"mine", "other"};
+
+TEST(whole, an_estimate_is_by_lines_between_chunks) {
+  const auto all = wholes_of(long_run({4, 36, 68}), seventeen, 4, 1, two);
+  const perf_whole msa = find(all, 68, "msa");
+  ASSERT_TRUE(msa.estimate);
+  EXPECT_TRUE(msa.partial());
+  EXPECT_FALSE(msa.time_us);
+  EXPECT_EQ(msa.estimate->contexts, (std::vector<std::int64_t>{4, 36, 68}));
+  EXPECT_NEAR(msa.estimate->time_us, 17 * 100 + 4 * 17 * 18 / 2, 1e-9);
+  EXPECT_NEAR(*msa.estimate->back_to_back_us, 2 * msa.estimate->time_us, 1e-9);
+  EXPECT_NEAR(msa.estimate->deviation, 0, 1e-12);
+  EXPECT_NEAR(find(all, 68, "dense").estimate->time_us, 10 * 4 * 17 * 18 / 2, 1e-9);
+  // Of dense the fastest at each: 40, 180, 340.
+  EXPECT_EQ(msa.estimate->dense, "mine, other");
+  EXPECT_EQ(msa.estimate->dense_chunks, 3);
+  EXPECT_NEAR(*msa.estimate->dense_us, 40 + 7 * 110 + 180 + 7 * 260 + 340, 1e-9);
+  EXPECT_NEAR(*msa.estimate->gain_over_dense, *msa.estimate->dense_us / msa.estimate->time_us, 1e-12);
+  EXPECT_NEAR(*msa.estimate->back_to_back_gain, *msa.estimate->gain_over_dense, 1e-12);
+}
+
+TEST(whole, an_estimate_says_how_far_it_may_be_off) {
+  perf_run run = long_run({4, 36, 68});
+  run.points[1].items[0].in_a_row.runs[0].time_us = 200;  // the line is at 272
+  const auto msa = find(wholes_of(run, seventeen, 4, 1, two), 68, "msa");
+  EXPECT_NEAR(msa.estimate->deviation, 72.0 / 200, 1e-12);
+}
+
+TEST(whole, an_estimate_needs_both_ends_and_one_between) {
+  for (const std::vector<std::int64_t>& few : {std::vector<std::int64_t>{4, 68}, {4, 36, 64}, {8, 36, 68}, {}})
+    EXPECT_FALSE(find(wholes_of(long_run(few), seventeen, 4, 1, two), 68, "msa").estimate);
+  perf_run run = long_run({4, 36, 68});
+  for (std::size_t i : {1, 2}) run.points[1].items[i] = item("dense", 1, item_state::not_run);
+  run.points[1].items[0].in_a_row.runs.clear();
+  const auto e = find(wholes_of(run, seventeen, 4, 1, two), 68, "msa").estimate;
+  ASSERT_TRUE(e);
+  EXPECT_FALSE(e->dense_us);
+  EXPECT_FALSE(e->gain_over_dense);
+  EXPECT_FALSE(e->back_to_back_us);
+}
+
+TEST(whole, an_estimate_at_other_clocks_has_its_gain_back_to_back_alone) {
+  perf_run run = long_run({4, 36, 68});
+  run.points[1].items[0].timing.sm_mhz = {1980};
+  run.points[1].items[2].timing.sm_mhz = {1400};
+  const auto e = find(wholes_of(run, seventeen, 4, 1, two), 68, "msa").estimate;
+  EXPECT_FALSE(e->gain_over_dense);
+  EXPECT_TRUE(e->back_to_back_gain);
+}
+
+TEST(whole, what_is_measured_in_all_needs_no_estimate) {
+  for (const auto& w : wholes_of(three_chunks(), contexts, 4, 1, mine)) EXPECT_FALSE(w.estimate);
+}
+
+TEST(whole, a_shorter_last_chunk_counts_by_its_tokens) {
+  const std::array<whole_chunk, 3> chunks = {whole_chunk{4, 4}, {4, 8}, {2, 10}};
+  EXPECT_NEAR(sum_by_lines(chunks, {{0, 2}, {40, 80}}), 40 + 4 * (10 + 30 * 4.0 / 6) + 80, 1e-9);
+  EXPECT_EQ(largest_deviation(chunks, {{0, 2}, {40, 80}}), 0);
 }
 
 TEST(whole, one_unverified_chunk_makes_it_unverified) {

@@ -2,11 +2,11 @@
 // A driver without a device: NVIDIA's functions that the worker opens, over memory of the host, so that a machine without a
 // GPU can try what the worker does around launches. A plugin for it computes on the CPU. Launches of graphs and kernels do
 // nothing but take a moment, with a few exceptions. Those that compare memory do so, and find nothing if
-// MSABENCH_FAKE_COMPARISON is `blind`. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
+// MSABENCH_FAKE_COMPARISON is `blind`; those that make checksums do, and add nothing if MSABENCH_FAKE_CHECKSUM is. The kernel that tells the clock says what MSABENCH_FAKE_MHZ lists: one
 // number after the other, or behind `launches:` one for each launch, however often it is asked. The one that makes inputs
 // makes them, and its very last element wrong if MSABENCH_FAKE_GENERATOR is `wrong`. A process may upload
-// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads
-// MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
+// MSABENCH_FAKE_UPLOADS bytes and copy MSABENCH_FAKE_COPIES times between host and device, if these are set, and downloads,
+// or makes checksums of, MSABENCH_FAKE_DOWNLOADS bytes a second. It has MSABENCH_FAKE_MEMORY bytes of device memory if that is set, and maps none of it
 // if MSABENCH_FAKE_MAPPING is `refused`.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "host/worker/generated_group.h"
+#include "host/worker/mixed_word.h"
 
 namespace {
 
@@ -114,6 +115,21 @@ void take_as_long_as_a_download(std::size_t bytes) {
   static const char* const rate = std::getenv("MSABENCH_FAKE_DOWNLOADS");
   if (rate != nullptr)
     std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / std::strtod(rate, nullptr)));
+}
+
+template <class Element>
+void add_checksum(void** arguments) {
+  const char* const how = std::getenv("MSABENCH_FAKE_CHECKSUM");
+  if (how != nullptr && std::string(how) == "blind") return;
+  const auto region = argument<std::uint64_t>(arguments, 0), pieces = argument<std::uint64_t>(arguments, 2);
+  const auto* const table = argument<const std::uint64_t*>(arguments, 1);
+  for (std::uint64_t p = 0; p < pieces; ++p) {
+    const std::uint64_t begin = table[2 * p], count = table[2 * p + 1];
+    take_as_long_as_a_download(count * sizeof(Element));
+    const auto* const at = reinterpret_cast<const Element*>(region + begin);
+    for (std::uint64_t i = 0; i < count; ++i)
+      *argument<std::uint64_t*>(arguments, 3) += msabench::mixed_word(at[i], begin + i * sizeof(Element));
+  }
 }
 
 }  // namespace
@@ -224,6 +240,8 @@ DRIVER cuLaunchKernel(void* kernel, unsigned, unsigned, unsigned, unsigned, unsi
   if (name == "generate_4") return generate<std::uint32_t>(arguments), 0;
   if (name == "compare_1") return compare(arguments, 1), 0;
   if (name == "compare_8") return compare(arguments, 8), 0;
+  if (name == "checksum_1") return add_checksum<std::uint8_t>(arguments), 0;
+  if (name == "checksum_8") return add_checksum<std::uint64_t>(arguments), 0;
   if (name != "tell_clock") return work(std::chrono::microseconds(20)), 0;
   const std::uint64_t nanoseconds = 50000, counted[2] = {static_cast<std::uint64_t>(next_mhz() * 50), nanoseconds};
   std::memcpy(*static_cast<void**>(arguments[0]), counted, sizeof counted);

@@ -167,13 +167,20 @@ TEST(perf_report, a_whole_that_is_partial_has_no_time) {
   full.useful_flops = 3e12;
   full.verified = false;
   half.common = perf_common_chunks{{8192, 1 << 20}, 1e4, 3e5, 1.5e4, 3e5, "cudnn"};
+  half.estimate =
+      perf_whole_estimate{{8192, 1 << 19, 1 << 20}, 5e5, 6e5, 0.021, "mine, cudnn", 5, 1.5e7, 1.8e7, 30, 30};
   run.wholes = {half, full};
   const std::string text = shown(run);
   for (const char* part :
        {"chunks of 8K tokens", "64 of 128 partial |      - |       - |", "2.00 s", "1.5e+03", " NO |",
         "msa by mine at 1M: no sum of a whole to compare; over 2 of 128 chunks alone, those that end at 8K, 1M, it and "
         "dense by "
-        "cudnn take 10.0 ms and 300 ms, 30x; back to back 15.0 ms and 300 ms, 20x"})
+        "cudnn take 10.0 ms and 300 ms, 30x; back to back 15.0 ms and 300 ms, 20x",
+        "msa by mine at 1M: estimated 500 ms, back to back 600 ms by lines between 3 of 128 chunks, which lie within "
+        "2.1 % of the "
+        "line between their neighbours; dense likewise by 5 of 128, the fastest at each (mine, cudnn): 15.0 s, back to "
+        "back 18.0 "
+        "s; gain 30x, back to back 30x"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
