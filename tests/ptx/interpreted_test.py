@@ -6,7 +6,7 @@ everything else
 """
 
 import pathlib
-import subprocess
+import re
 import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -138,6 +138,20 @@ SEEN_BY = {
 PATIENCE = ("--timeout-s", 600)
 
 
+# Of what a fault may be seen by, and in which words. Not by the interpreter giving up on an instruction, nor by the time being over.
+REJECTING = {
+    "fail": "",
+    "broken-promise": "",
+    "crash": r"signal (7|11) ",  # an address that is nobody's
+    "device-lost": "a race on shared memory|nobody can go on|past the end of shared memory|more arrivals than the barrier was made for",
+}
+
+
+def is_rejected(case):
+    words = REJECTING.get(case["verdict"])
+    return words is not None and re.search(words, case["reason"]) is not None
+
+
 def is_of_replays(fault):
     return fault.endswith("stale_lengths")
 
@@ -174,7 +188,18 @@ class Interpreted(ProgramTest):
                 self.assertIn(fault, SEEN_BY, "name the case that sees it")
                 seen = self.judge(f"interpreted_{fault}", SEEN_BY[fault], 1)
                 self.assertEqual(len(seen), 1)
-                self.assertNotIn(seen[0]["verdict"], ("pass", "timeout", "not-verified"))
+                self.assertTrue(is_rejected(seen[0]), (seen[0]["verdict"], seen[0]["reason"]))
+
+    def test_what_rejects_a_fault(self):
+        for verdict, reason, rejects in (
+                ("fail", "K1 attend out at row 1", True),
+                ("crash", "run: signal 11 (Segmentation fault)", True),
+                ("crash", "run: signal 6 (Aborted)", False),
+                ("device-lost", "run: PTX line 2: st.shared.f32 [%r1], %f1: a race on shared memory: line 3 reads the same bytes", True),
+                ("device-lost", "run: PTX line 2: foo.bar: the interpreter does not know this instruction", False),
+                ("pass", "", False), ("timeout", "a race on shared memory", False), ("suite-error", "", False), ("insensitive", "", False)):
+            with self.subTest(verdict=verdict, reason=reason):
+                self.assertEqual(is_rejected({"verdict": verdict, "reason": reason}), rejects)
 
     def test_faults_have_cases(self):
         self.assertEqual({name for name in kernel_faults.FAULTS if not is_of_replays(name)} ^ set(SEEN_BY), set())
