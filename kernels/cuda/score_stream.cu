@@ -13,7 +13,7 @@ namespace {
 
 constexpr int most_warps = 8;
 constexpr int unit_keys = 32;  // multiplied together
-constexpr int stages = 2;  // units of a warp that are on their way
+constexpr int stages = 2;      // units of a warp that are on their way
 
 struct stream_call {
   index_call index;

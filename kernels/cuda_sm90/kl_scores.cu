@@ -73,8 +73,7 @@ __device__ void copy_rows(const kl_run& r, shared_memory& m) {
       }
       arrive_all_expecting(full, copied_bytes);
       __syncwarp();
-      if (threadIdx.x % 32 == 0 && !place.student)
-        copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
+      if (threadIdx.x % 32 == 0 && !place.student) copy_heads(to, batch.warp() * kl_heads, r, task.head, token, full);
       __syncwarp();
       if (place.student && batch.has_place()) copy_index_head(to, batch.place(), r, task.head, batch.token(), full);
       __syncwarp();

@@ -287,8 +287,8 @@ __device__ void attend_tiles(const wide_call& w, int consumer, typename S::memor
     std::uint32_t limits[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) limits[half] = work.tile.limit((first_row + half * 8 + lane / 4) / call.group);
-    const std::uint64_t queries = one_for_all(k_major_descriptor(cuda::shared_address(shared.queries[queries_at.stage]) +
-                                                     consumer * S::group_rows * swizzle_row_bytes));
+    const std::uint64_t queries = one_for_all(k_major_descriptor(
+        cuda::shared_address(shared.queries[queries_at.stage]) + consumer * S::group_rows * swizzle_row_bytes));
     const auto keys_descriptor = [&] { return k_major_descriptor(cuda::shared_address(shared.keys[keys_at.stage])); };
     const auto values_descriptor = [&] {
       return mn_major_descriptor(cuda::shared_address(shared.values[values_at.stage]), S::key_panel_bytes);
