@@ -108,7 +108,7 @@ class GpuScript(ProgramTest):
         naive = BUILD / "lib" / "msabench" / "naive.so"
         for name in ["ci", "bin", "cuda/sanitizer"]:
             (self.dist / name).mkdir(parents=True)
-        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "lib.sh"]:
+        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "gpu_sanitize.sh", "lib.sh"]:
             shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
         self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
         (self.dist / "bin" / "msabench-worker").write_text("worker")
@@ -187,7 +187,7 @@ class GpuScript(ProgramTest):
         self.assertIn("8 left", self.gpu("sanitize", "--out", self.out, "--seconds", 190, code=2))
 
     def test_a_sanitizer_goes_on_where_the_time_was_over(self):
-        script = self.dist / "ci" / "gpu"
+        script = self.dist / "ci" / "gpu_sanitize.sh"
         text = script.read_text()
         # The time is over once some cases of FAKE_LATE are done.
         late = text.replace("keep_pieces() {\n", 'keep_pieces() {\n  [[ "$3" != "${FAKE_LATE:-}" ]] || SECONDS=100000\n')
