@@ -17,7 +17,7 @@ expected_parts() { # expected_parts NAME SHA256
       record sanitize "$tool of the worker's kernels" suite "" not-run 0 "no session has run it"
   done
   # Nobody asks how fast the example is, and baselines are timed beside others.
-  [[ " example ${baselines[*]} " == *" $1 "* ]] || for item in "${timed[@]}"; do record perf "$item" "$1" "$2" not-run 0 "no session has run it"; done
+  [[ " example ${baselines[*]} " == *" $1 "* ]] || for item in $(timed_of "$1"); do record perf "$item" "$1" "$2" not-run 0 "no session has run it"; done
   local planted known=0
   for planted in $(planted_faults); do
     known=1
@@ -48,7 +48,7 @@ summary() {
       }
       $1 == "conform" { next }
       $3 != "suite" && !(($3 " " $6) in merged) { next }
-      { key = $1 " | " $2 " | " $3; gsub(/[|]/, "/", $5); rank = $4 == "failed" ? 3 : $4 == "passed" ? 2 : 1 }
+      { key = $1 " | " $2 " | " $3; gsub(/[|]/, "/", $5); rank = $4 == "failed" ? 4 : $4 == "passed" ? 3 : $4 == "incomplete" ? 2 : 1 }
       !(key in best) { order[++n] = key }
       rank >= best[key] { best[key] = rank; text[key] = "| " key " | " $4 " | " $5 " |" }
       END { for (i = 1; i <= n; ++i) print text[order[i]] }'

@@ -44,7 +44,7 @@ json detectability_to_json(const detectability& d) {
 // The one declaration of the implementation, or null where its answers differ from case to case; those are in the
 // cases.
 template <class T>
-json common(const std::vector<case_record>& cases, std::optional<T> case_record::* member) {
+json common(const std::vector<case_record>& cases, std::optional<T> case_record::*member) {
   const std::optional<T>* first = nullptr;
   for (const auto& c : cases) {
     if (!(c.*member)) continue;
@@ -118,7 +118,7 @@ int exit_code_of(const run_record& run) {
   const auto counts_as_seen = [](const case_record& c) {
     return c.decided != verdict::insensitive && c.decided != verdict::unsupported;
   };
-  if (run.partial || any_part(part_state::not_run)) return exit_code::partial;
+  if (run.partial || any_part(part_state::not_run) || any_part(part_state::incomplete)) return exit_code::partial;
   if (any([](const case_record& c) { return c.decided == verdict::insensitive; }) && !(random && any(counts_as_seen)))
     return exit_code::partial;
   // Also with no case at all.

@@ -11,8 +11,10 @@
 namespace msabench {
 namespace {
 
-constexpr std::array<enum_word<part_state>, 3> words = {
-    {{part_state::passed, "passed"}, {part_state::failed, "failed"}, {part_state::not_run, "not-run"}}};
+constexpr std::array<enum_word<part_state>, 4> words = {{{part_state::passed, "passed"},
+                                                         {part_state::failed, "failed"},
+                                                         {part_state::incomplete, "incomplete"},
+                                                         {part_state::not_run, "not-run"}}};
 
 }  // namespace
 

@@ -9,7 +9,8 @@
 
 namespace msabench {
 
-enum class part_state { passed, failed, not_run };
+// incomplete: it has run, and some of it nobody could judge, or the time did not do for it.
+enum class part_state { passed, failed, incomplete, not_run };
 std::string_view name(part_state s);  // "not-run"
 
 struct run_part {

@@ -251,8 +251,12 @@ void add_parts(merged_run& into, const std::vector<part_line>& lines) {
       run.parts.push_back(part);
       continue;
     }
-    const auto rank = [](part_state s) { return s == part_state::failed ? 2 : s == part_state::passed ? 1 : 0; };
-    if (rank(kept->state) + rank(part.state) == 3)
+    const auto rank = [](part_state s) {
+      constexpr part_state from_least[] = {part_state::not_run, part_state::incomplete, part_state::passed,
+                                           part_state::failed};
+      return std::ranges::find(from_least, s) - from_least;
+    };
+    if (std::minmax(kept->state, part.state) == std::minmax(part_state::passed, part_state::failed))
       into.disagreements.push_back(fmt::format("{}: once {} and once {}; the worse one stands", title_of(part),
                                                name(kept->state), name(part.state)));
     if (rank(part.state) >= rank(kept->state)) *kept = part;

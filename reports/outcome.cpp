@@ -110,6 +110,7 @@ std::string explanation_of_parts(const run_record& run) {
       text += fmt::format(" {} of {} other parts {}: {}{}.", n, run.parts.size(), what, titles, n > 3 ? ", ..." : "");
   };
   tell(part_state::failed, "failed");
+  tell(part_state::incomplete, "incomplete");
   tell(part_state::not_run, "not run");
   return text;
 }

@@ -108,7 +108,7 @@ class GpuScript(ProgramTest):
         naive = BUILD / "lib" / "msabench" / "naive.so"
         for name in ["ci", "bin", "cuda/sanitizer"]:
             (self.dist / name).mkdir(parents=True)
-        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "lib.sh"]:
+        for name in ["gpu", "gpu_merge.sh", "gpu_perf.sh", "gpu_sanitize.sh", "lib.sh"]:
             shutil.copy(SOURCE / "ci" / name, self.dist / "ci")
         self.script(self.dist / "bin" / "msabench", PROGRAM.replace("PROGRAM", str(MSABENCH.resolve())))
         (self.dist / "bin" / "msabench-worker").write_text("worker")
@@ -187,7 +187,7 @@ class GpuScript(ProgramTest):
         self.assertIn("8 left", self.gpu("sanitize", "--out", self.out, "--seconds", 190, code=2))
 
     def test_a_sanitizer_goes_on_where_the_time_was_over(self):
-        script = self.dist / "ci" / "gpu"
+        script = self.dist / "ci" / "gpu_sanitize.sh"
         text = script.read_text()
         # The time is over once some cases of FAKE_LATE are done.
         late = text.replace("keep_pieces() {\n", 'keep_pieces() {\n  [[ "$3" != "${FAKE_LATE:-}" ]] || SECONDS=100000\n')
@@ -341,7 +341,7 @@ class GpuScript(ProgramTest):
         self.assertEqual(items, TIMED)
         self.assertEqual(self.archived(), sorted(f"perf-{i}.{kind}" for i in TIMED for kind in ["json", "md"]))
         self.assertEqual(len(list(self.out.iterdir())), 2)
-        self.assertEqual({p["detail"] for p in self.parts()}, {"3 measured 1 unverified UNVERIFIED: nobody could say "})
+        self.assertEqual({p["detail"] for p in self.parts()}, {"3 measured 1 unverified UNVERIFIED: nobody could say; without cudnn, which is not in the dist"})
         self.assertNotIn("--against", text)
         again = self.gpu("perf", "--out", self.out, code=0)
         self.assertEqual(again.count("passed before"), len(TIMED) if self.clean() else 0)
@@ -362,8 +362,20 @@ class GpuScript(ProgramTest):
         self.assertIn("--context 8K,128K,1M", pages)
 
     def test_unverified_figures_are_kept_and_an_interrupted_run_is_not_done(self):
-        self.gpu("perf", "--out", self.out, code=0, FAKE_PERF="2")
-        self.assertEqual({p["state"] for p in self.parts()}, {"passed"})
+        self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="2")
+        self.assertEqual({p["state"] for p in self.parts()}, {"incomplete"})
+        self.assertEqual(self.archived(), sorted(f"perf-{i}.{kind}" for i in TIMED for kind in ["json", "md"]))
+        self.gpu("conform", "--out", self.out, self.dist / "cuda" / "example.so", code=0)
+        text = self.gpu("merge", "--out", self.folder / "merged", self.out, code=2)
+        self.assertIn(f"{len(TIMED)} of {len(TIMED) + 9} other parts incomplete: perf decode of example", " ".join(text.split()))
+        self.assertIn("| perf | decode | example | incomplete | 3 measured 1 unverified UNVERIFIED: nobody could say", (self.folder / "merged" / "summary.md").read_text())
+        # It costs time of a device, and may end alike: only where it is asked for.
+        if self.clean():
+            text = self.gpu("perf", "--out", self.out, code=4)
+            self.assertEqual(text.count("incomplete before"), len(TIMED))
+        text = self.gpu("perf", "--out", self.out, "--again", code=0)
+        self.gpu("merge", "--out", self.folder / "merged", self.out, code=2)
+        self.assertIn("| perf | decode | example | passed |", (self.folder / "merged" / "summary.md").read_text())
         shutil.rmtree(self.out)
         self.gpu("perf", "--out", self.out, code=4, FAKE_PERF="2", FAKE_PARTIAL="true")
         self.assertEqual({p["state"] for p in self.parts()}, {"not-run"})
