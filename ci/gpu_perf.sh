@@ -5,10 +5,10 @@
 baselines=(cudnn cublas_twin)
 # What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
 # run begins with what is cheap, as later points are planned by what earlier ones took.
-timed=(decode prefill-1m whole-1m decode-16-1m prefill training prefill-1m-e4m3 decode-e4m3 decode-16-e4m3 attend-shared64 decode-16 training-kl
+timed=(decode decode-e4m3 prefill-1m prefill-1m-e4m3 attend-shared64 training-kl whole-1m decode-16-1m training prefill decode-16 decode-16-e4m3
   whole-1m-e4m3)
 # Of `cuda` what has a target.
-timed_of_cuda=(decode prefill-1m decode-16-1m prefill training training-kl)
+timed_of_cuda=(decode decode-16-1m prefill-1m training-kl prefill training)
 stages=msa,dense,index,attend
 declare -A timed_by=(
   [decode]="20 --suite decode --context 8K,128K,1M --op $stages"
@@ -22,7 +22,7 @@ declare -A timed_by=(
   [attend-shared64]="12 --suite prefill --context 1M --chunk 8K --op attend --selection shared64"
   [decode-16]="15 --suite decode --batch 16 --context 8K,128K --op msa,dense"
   [training-kl]="15 --suite training --context 512,16K,64K --op kl --grad storage"
-  [decode-16-1m]="80 --suite decode --batch 16 --context 1M --op msa,dense"
+  [decode-16-1m]="70 --suite decode --batch 16 --context 1M --op msa,dense"
   [whole-1m-e4m3]="60 --suite prefill_whole --context 1M --chunk 8K --fp8-index tensor"
   [cuda prefill]="15 --suite prefill --context 32K --chunk 8K --op $stages"
   [cuda training]="35 --suite training --context 16K,64K --op attend,attend_backward --grad storage"
