@@ -94,10 +94,10 @@ fi
 exit "$code"
 """
 
-TIMED = ["decode", "prefill-1m", "whole-1m", "decode-16-1m", "prefill", "training", "prefill-1m-e4m3", "decode-e4m3", "decode-16-e4m3", "attend-shared64",
-         "decode-16", "training-kl", "whole-1m-e4m3"]
+TIMED = ["decode", "decode-e4m3", "prefill-1m", "prefill-1m-e4m3", "attend-shared64", "training-kl", "whole-1m", "decode-16-1m", "training",
+         "prefill", "decode-16", "decode-16-e4m3", "whole-1m-e4m3"]
 # Of the plugin cuda.
-TIMED_OF_CUDA = ["decode", "prefill-1m", "decode-16-1m", "prefill", "training", "training-kl"]
+TIMED_OF_CUDA = ["decode", "decode-16-1m", "prefill-1m", "training-kl", "prefill", "training"]
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
