@@ -49,8 +49,7 @@ class Item:
 
     def gain(self):
         """Over the best dense attention of the report: alone / back to back."""
-        alone, back = self.figures.get("gain_over_dense"), self.figures.get("back_to_back_gain")
-        return f"{digits(alone)}x" + (f" / {digits(back)}x" if back else "") if alone else "-"
+        return pair(self.figures.get("gain_over_dense"), self.figures.get("back_to_back_gain"), lambda x: f"{digits(x)}x")
 
     def share(self):
         """Of the time that the limits measured in the same run leave as the least."""
@@ -101,6 +100,10 @@ class Runs:
                 return {**w["estimate"], "chunks": w["chunks"], "verified": w["verified"]}
         return None
 
+    def run_of(self, run, plugin, **point):
+        """The run that has `msa` of the plugin at this point, of those that time such points: the first, or else `run`."""
+        return next((r for r in (run, *ALSO_IN.get(run, ())) if self.find(r, plugin, "msa", **point)), run)
+
     def find(self, run, plugin, operator, by=None, **point):
         """The item of `operator` of `by` (default: the plugin) in that plugin's run."""
         for (phase, context, tokens, batch, selection, op, name), item in self.runs.get((run, plugin), {}).items():
@@ -131,6 +134,8 @@ def dense_cell(item, by):
     return f"{item.times()} ({by})" if item is not None else "-"
 
 
+# Chunks of a whole are points like those of prefills.
+ALSO_IN = {"prefill": ("whole-1m",)}
 PREFILL = [("prefill", 2**13), ("prefill", 2**15), ("prefill", 2**17), ("prefill-1m", 2**20)]
 DECODE = [("decode", 2**13, 1), ("decode", 2**17, 1), ("decode", 2**20, 1), ("decode-16", 2**13, 16), ("decode-16", 2**17, 16),
           ("decode-16-1m", 2**20, 16)]
@@ -149,7 +154,9 @@ def published(name):
 
 def pair(alone, back, text):
     """Alone and, behind a slash, back to back."""
-    return "/".join(part for part in (f"{text(alone)} " if alone else "", f" {text(back)}" if back else "") if part).strip() or "-"
+    if not back:
+        return text(alone) if alone else "-"
+    return f"{text(alone) if alone else '-'} / {text(back)}"
 
 
 def whole_cells(runs, run, plugin, context=2**20):
@@ -169,8 +176,9 @@ def summary(runs):
     points += [(decode_name(c, b), run, c, b, f"decode.{size(c)}.B{b}") for run, c, b in DECODE]
     for name, run, context, batch, known_as in points:
         at = {"context": context, "batch": batch, "selection": "random"}
-        msa = runs.find(run, "cuda_sm90", "msa", **at)
-        rows.append([name, dense_cell(*runs.best_dense(run, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
+        own = runs.run_of(run, "cuda_sm90", **at)
+        msa = runs.find(own, "cuda_sm90", "msa", **at)
+        rows.append([name, dense_cell(*runs.best_dense(own, "cuda_sm90", **at)), told(msa, "times"), told(msa, "gain"),
                      told(runs.find(run, "cuda", "msa", **at), "gain"), published(known_as)])
         if run == "prefill-1m":
             rows.append(["prefill, whole 1M, estimated", *whole_cells(runs, "whole-1m", "cuda_sm90"), "-", published("prefill.1M")])
@@ -197,9 +205,9 @@ def stages(plugin):
         points += [(decode_name(c, b), run, {"context": c, "batch": b}) for run, c, b in DECODE if b == 1]
         for name, run, at in points:
             at["selection"] = "random"
-            cells = []
+            cells, own = [], runs.run_of(run, plugin, **at)
             for op in ("index", "attend", "dense"):
-                item = runs.find(run, plugin, op, **at)
+                item = runs.find(own, plugin, op, **at)
                 cells += [told(item, "times"), told(item, "share")]
             rows.append([name, *cells])
             if run == "prefill-1m" and plugin == "cuda_sm90":
