@@ -382,9 +382,7 @@ class cluster_runner {
 
 }  // namespace
 
-void fail(const instruction& i, const std::string& why) {
-  throw ptx_error("PTX line " + std::to_string(i.line) + ": " + i.text + ": " + why);
-}
+void fail(const instruction& i, const std::string& why) { throw ptx_error(place_of(i) + ": " + why); }
 
 char* block::shared_at(std::uint64_t address, std::int64_t bytes, const instruction& i) {
   block* owner = this;

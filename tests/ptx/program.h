@@ -127,6 +127,13 @@ struct instruction {
   std::uint32_t line = 0;
 };
 
+/// Line and text of an instruction, of a long one as much as leaves room for what is said of it.
+inline std::string place_of(const instruction& i) {
+  constexpr std::size_t most = 120;
+  return "PTX line " + std::to_string(i.line) + ": " +
+         (i.text.size() <= most ? i.text : i.text.substr(0, most) + "...");
+}
+
 struct parameter {
   std::string name;
   std::int64_t offset, bytes;

@@ -26,8 +26,8 @@ void race_detector::reset() {
 }
 
 void race_detector::tell(const instruction& i, const char* before, std::uint32_t line) {
-  throw ptx_error("PTX line " + std::to_string(i.line) + ": " + i.text + ": a race on shared memory: line " +
-                  std::to_string(line) + before + " the same bytes, and nothing orders the two");
+  throw ptx_error(place_of(i) + ": a race on shared memory: line " + std::to_string(line) + before +
+                  " the same bytes, and nothing orders the two");
 }
 
 void race_detector::read(std::size_t agent, const place& p, const instruction& i) {
