@@ -82,7 +82,6 @@ __global__ void __launch_bounds__(sum_threads) add_readings(const __grid_constan
 
 /// Addresses and sizes that a problem fixes.
 backward_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
-  constexpr std::int64_t least_piece = 512;  // short enough for multiprocessors to end together
   backward_run r{};
   r.chunk = chunks_of(p).tokens();
   r.parts.sums = memory.take<cuda::row_sums>(static_cast<double>(p.total_q) * p.hq);

@@ -28,7 +28,6 @@ training_chunks chunks_of(const msabench_problem& p) {
 
 /// Addresses and sizes that a problem fixes.
 kl_run cut(cuda::workspace_cutter& memory, const msabench_problem& p) {
-  constexpr std::int64_t least_piece = 512;  // short enough for multiprocessors to end together
   kl_run r{};
   cuda::kl_run& parts = r.parts;
   parts.block = block_keys;

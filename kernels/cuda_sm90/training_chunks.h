@@ -9,10 +9,16 @@
 
 namespace msabench::cuda_sm90 {
 
-// Tests have little ones, so that small cases go through several.
+// Tests have little ones, so that small cases go through several, and lists through several pieces.
 #ifndef MSABENCH_MOST_CHUNK
 #define MSABENCH_MOST_CHUNK std::numeric_limits<std::int64_t>::max()
 #endif
+#ifndef MSABENCH_LEAST_PIECE
+#define MSABENCH_LEAST_PIECE 512
+#endif
+
+/// Tokens of a piece of a list of readers: short enough for multiprocessors to end together.
+inline constexpr std::int64_t least_piece = MSABENCH_LEAST_PIECE;
 
 class training_chunks {
  public:

@@ -2,7 +2,7 @@
 """Faults of the kernels of plugin `cuda_sm90`; read by kernel_faults.py."""
 
 # In little workspace small cases go through it in several steps. The interpreted plugin has it so; of others, these faults.
-LITTLE_WORKSPACE = ("MSABENCH_ATTEND_PARTIAL_BYTES=4e6", "MSABENCH_MOST_CHUNK=24")
+LITTLE_WORKSPACE = ("MSABENCH_ATTEND_PARTIAL_BYTES=4e6", "MSABENCH_MOST_CHUNK=24", "MSABENCH_LEAST_PIECE=8")
 NEED_LITTLE_WORKSPACE = ("kl_blocks_lost_chunk", "scattered_lost_range")
 
 # name: (source in kernels/, text that must be there exactly once, what replaces it, cases)
