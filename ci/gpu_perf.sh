@@ -7,8 +7,8 @@ baselines=(cudnn cublas_twin)
 # run begins with what is cheap, as later points are planned by what earlier ones took.
 timed=(decode decode-e4m3 prefill-1m prefill-1m-e4m3 attend-shared64 training-kl whole-1m decode-16-1m training prefill decode-16 decode-16-e4m3
   whole-1m-e4m3)
-# Of `cuda` what has a target.
-timed_of_cuda=(decode decode-16-1m prefill-1m training-kl prefill training)
+# Of `cuda` what has a target, in the order of all.
+timed_of_cuda=(decode prefill-1m training-kl decode-16-1m training prefill)
 stages=msa,dense,index,attend
 declare -A timed_by=(
   [decode]="20 --suite decode --context 8K,128K,1M --op $stages"
