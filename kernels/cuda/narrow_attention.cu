@@ -177,7 +177,8 @@ void launch_parts(const attend_call& call, const run_context& context, const att
   using Q = attention_shape<T, columns, 1, 1, part_keys / part_quarters>;
   const auto stream = static_cast<cudaStream_t>(context.stream);
   const attention_launch launch(call, context, plan, columns);
-  if (launch.items == 0) return;
+  // Without rows the kernel before has not been launched either, and the first one of a run overlaps with nothing.
+  if (launch.items == 0 || call.rows.row_bound == 0) return;
   const auto bytes = [&](std::uint32_t stages) {
     return sizeof(narrow_shared<S>) + sizeof(T) * stages * S::tile_elements +
            (call.ids == nullptr ? 0 : call.topk * sizeof(std::int32_t));

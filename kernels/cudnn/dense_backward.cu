@@ -38,6 +38,8 @@ void ragged(const form& f, const backward_call& c, const run_context& context) {
 }  // namespace
 
 void dense_backward(const backward_call& c, const run_context& context) {
+  // The batch of a problem is a bound: a run without a sequence has no lengths to read, and nothing to write.
+  if (c.rows.batch == 0) return;
   const form f(context.problem, context.scratch);
   f.aligned ? aligned(f, c, context) : ragged(f, c, context);
 }
