@@ -6,11 +6,13 @@
 #include <cstdint>
 
 #include "kernels/common/calls.h"
+#include "kernels/cuda/sequence_tiles.cuh"
 #include "kernels/cuda/top_blocks.cuh"
 
 namespace msabench::cuda_sm90 {
 
 using namespace msabench::kernels;
+using cuda::block_share;
 
 /// Keys of a block, the only size that decode takes.
 inline constexpr int decode_block = 128;
@@ -40,18 +42,6 @@ __device__ inline bool place_row(const lengths& rows, std::int64_t row, row_plac
   }
   return false;
 }
-
-/// Of `all` items, those of this thread block: as many as any other has, or one less.
-struct block_share {
-  int begin, end;
-
-  __device__ explicit block_share(int all) {
-    const int shares = static_cast<int>(gridDim.x), number = static_cast<int>(blockIdx.x);
-    const int least = all / shares, rest = all % shares;
-    begin = least * number + min(number, rest);
-    end = begin + least + (number < rest);
-  }
-};
 
 /// The blocks of all sequences one after the other, as far as their last query tokens see them; at one of the
 /// sequences.
