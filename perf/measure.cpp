@@ -384,7 +384,8 @@ class measurement {
       const std::int64_t wanted =
           setup_.cold ? rounds_until_reuse(c.item.work.compulsory_bytes, cold_factor * cache_bytes()) : 1;
       const double more = std::max(0.0, static_cast<double>(wanted) - rounds), bytes = held_bytes(*c.set);
-      if (wanted > most_sets_in_a_row || more * bytes > room) {
+      // What is there already is enough for launches that read more than twice the cache.
+      if (more > 0 && (wanted > most_sets_in_a_row || more * bytes > room)) {
         c.item.in_a_row.reason = fmt::format("{} input sets of {} would be needed to keep launches in a row cold",
                                              wanted, format_bytes(bytes));
         continue;

@@ -282,6 +282,15 @@ TEST(measure, without_memory_for_them_there_is_a_reason_instead) {
   EXPECT_TRUE(world::item(r).figures);
 }
 
+TEST(measure, launches_that_read_more_than_twice_the_cache_follow_each_other_on_the_inputs_that_are_there) {
+  world w = on_a_gpu();
+  w.timing.on = {"a GPU", 1 << 10, 1, "", ""};  // no memory is left for other inputs
+  const perf_run r = w.run();
+  ASSERT_GT(world::item(r).work.compulsory_bytes, 2.0 * (1 << 10));
+  EXPECT_TRUE(w.timing.asked.at(0).back_to_back) << world::item(r).in_a_row.reason;
+  EXPECT_EQ(w.timing.asked.at(0).least_sets, 1);
+}
+
 TEST(measure, products_in_e4m3_are_a_limit_of_their_own) {
   world w = on_a_gpu();
   EXPECT_EQ(w.run().ceilings.flops.count("e4m3"), 0u);
