@@ -28,9 +28,10 @@ std::int64_t rows_of(const lengths& rows, const msabench_problem& p) {
 constexpr std::int64_t most_resident = 132;
 
 /// 1 << this thread blocks are a row's cluster: so many that those of all rows have room at once, as far as there are
-/// blocks of keys for them; two at least, as only thread blocks of a cluster may send.
+/// blocks of keys for them, and two, which have half the way each, unless there are rows enough without.
 int span_places(const msabench_problem& p) {
   const std::int64_t rows = p.total_q * p.hkv;
+  if (rows >= 2 * most_resident) return 0;
   int places = decode_attention_shape<__nv_bfloat16>::most_places;
   while (places > 1 && (rows << places > most_resident || 1 << (places - 1) >= p.topk)) --places;
   return places;

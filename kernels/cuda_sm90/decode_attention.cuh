@@ -47,15 +47,13 @@ struct decode_attention_shape {
     float most;
     float unused[3];
   };
-  static constexpr std::uint32_t result_bytes = sizeof(float) * (d + warps + 1);  ///< that are sent
 
   /// Followed by one or two tiles of values.
   struct memory {
     uint4 queries[rows * d / 8];  ///< as cuda::placed has them
     alignas(16) T weights[rows * stride];
     alignas(16) float most[rows][warps];
-    alignas(16) result results[rows];  ///< [heads that are merged here][spans], sent by the cluster
-    barrier all_sent;
+    alignas(16) result results[rows];  ///< [heads that are merged here][spans], stored by the cluster
     std::int32_t listed[cuda::most_selected];  ///< ids that were given
     row_selection<threads> selection;
   };
@@ -120,13 +118,11 @@ struct head_owner {
   __device__ int rank(int head) const { return head & (spans - 1); }
   /// Of what span `span` has of it, among the results.
   __device__ int place(int head, int span) const { return (head >> places << places) + span; }
-  /// Of those below `heads`.
-  __device__ int heads(int rank, int heads) const { return rank < heads ? (heads - rank + spans - 1) >> places : 0; }
 };
 
-/// Sends what a lane has of the sums: 16 columns of a warp, of heads g and g + 8.
+/// Stores what a lane has of the sums where they are merged: 16 columns of a warp, of heads g and g + 8.
 template <class S>
-__device__ void send_results(const decode_attention_call& s, int span, const cuda::attention_rows<1, 2>& rows,
+__device__ void store_results(const decode_attention_call& s, int span, const cuda::attention_rows<1, 2>& rows,
                              typename S::memory& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const head_owner owner(s);
@@ -136,13 +132,12 @@ __device__ void send_results(const decode_attention_call& s, int span, const cud
     const float sum = cuda::row_sum(rows.sum[0][half]);
     if (head >= s.attend.group) continue;
     const auto& result = shared.results[owner.place(head, span)];
-    const std::uint32_t told = address_in(owner.rank(head), &shared.all_sent);
     const std::uint32_t to = address_in(owner.rank(head), &result.out[warp * S::warp_columns + 2 * t]);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
-      send(to + n * 8 * sizeof(float), rows.out[0][n][2 * half], rows.out[0][n][2 * half + 1], told);
-    if (t == 0) send(address_in(owner.rank(head), &result.sums[warp]), sum, told);
-    if (t == 0 && warp == 0) send(address_in(owner.rank(head), &result.most), rows.most[0][half], told);
+      store_in(to + n * 8 * sizeof(float), rows.out[0][n][2 * half], rows.out[0][n][2 * half + 1]);
+    if (t == 0) store_in(address_in(owner.rank(head), &result.sums[warp]), sum);
+    if (t == 0 && warp == 0) store_in(address_in(owner.rank(head), &result.most), rows.most[0][half]);
   }
 }
 
@@ -200,19 +195,11 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   const unsigned item = blockIdx.x >> owner.places, heads = static_cast<unsigned>(c.kv_heads);
   const std::int64_t row = item / heads, kv_head = item % heads;
 
-  if (threadIdx.x == 0) {
-    make_barrier(&shared.all_sent, 1);
-    publish_barriers();
-  }
-  __syncwarp();
   begin_meeting();
 
   // What does not depend on the ids.
   row_place place{};
   const bool there = place_row(c.rows, row, place);
-  // Who leaves without waiting expects nothing. What comes before it is expected counts below zero until then.
-  if (there && threadIdx.x == 0)
-    arrive_expecting(&shared.all_sent, owner.heads(span, c.group) * owner.spans * S::result_bytes);
   const auto limit = static_cast<std::uint32_t>(max(std::int64_t{0}, place.position + 1));  // keys that the token sees
   if (there) {
     constexpr int pieces = S::d / 8;
@@ -383,8 +370,9 @@ __global__ void __launch_bounds__(S::threads, 2) attend_few(const __grid_constan
   }
   cuda::wait_copies<0>();
 
-  send_results<S>(s, span, total, shared);
-  wait_for(&shared.all_sent, 0);
+  store_results<S>(s, span, total, shared);
+  begin_meeting();
+  end_meeting();
   merge_results<S>(s, span, row, kv_head, shared);
 }
 
