@@ -32,7 +32,7 @@ struct runner_options {
   executor* naive = nullptr;        // whose errors are compared with (K6n); null: not compared
   std::string left_out = {};        // a check that judging does without (judge/left_out.h), "K0" to "K5"; empty: none
   std::function<void(const judged_case&)> inspect = {};  // called after each case that ran; empty: nobody looks
-  shared_case* shared = nullptr;    // of the case that runs, if others run it too; null: it is made for this run alone
+  shared_case* shared = nullptr;  // of the case that runs, if others run it too; null: it is made for this run alone
 };
 
 // Seconds that a case may take in the worker, everything together: generous for a slow right kernel, finite for a hang.

@@ -26,27 +26,27 @@ struct capability {
 
 // How a call, or the whole execution, ended.
 enum class outcome {
-  completed,       // every call returned OK
-  unsupported,     // query (or run, see `entry`) answered MSABENCH_UNSUPPORTED
-  error_status,    // another status
-  crashed,         // signal, exit, exception, abort
+  completed,     // every call returned OK
+  unsupported,   // query (or run, see `entry`) answered MSABENCH_UNSUPPORTED
+  error_status,  // another status
+  crashed,       // signal, exit, exception, abort
   timed_out,
   device_lost,
-  nonsense,        // an answer that no implementation may give; `message` says which
+  nonsense,  // an answer that no implementation may give; `message` says which
 };
 
 // Damage that is seen beside the outputs' values.
 struct violation {
   enum class kind {
-    out_of_bounds,       // a guard band of `where`, or of the workspace, changed
-    input_modified,      // a filled extent of input `where` changed
-    wrote_on_error,      // outputs changed although the status was not OK (rule R8)
-    floating_point_mode, // left changed by a call (rule R6)
-    signal_handler,      // left changed by a call (rule R6)
-    memory_limit,        // needs memory in run (rule R3)
-    struct_overrun,      // wrote past struct_size of an out struct
-    beyond_t,            // rows at or past T changed (rule R4)
-    current_device,      // left changed by a call (rule R6)
+    out_of_bounds,        // a guard band of `where`, or of the workspace, changed
+    input_modified,       // a filled extent of input `where` changed
+    wrote_on_error,       // outputs changed although the status was not OK (rule R8)
+    floating_point_mode,  // left changed by a call (rule R6)
+    signal_handler,       // left changed by a call (rule R6)
+    memory_limit,         // needs memory in run (rule R3)
+    struct_overrun,       // wrote past struct_size of an out struct
+    beyond_t,             // rows at or past T changed (rule R4)
+    current_device,       // left changed by a call (rule R6)
   };
   kind what;
   std::optional<slot> where;  // empty: workspace or the process
@@ -67,16 +67,16 @@ struct launch {
 
 struct observation {
   outcome result = outcome::completed;
-  std::string entry;       // the entry point that `result` is about: "get", "query", "plan", "workspace", "run", "destroy"
-  std::int32_t status = 0; // msabench_status of that entry point
-  std::string message;     // last_error, or what happened ("signal 11 (Segmentation fault)")
+  std::string entry;  // the entry point that `result` is about: "get", "query", "plan", "workspace", "run", "destroy"
+  std::int32_t status = 0;  // msabench_status of that entry point
+  std::string message;      // last_error, or what happened ("signal 11 (Segmentation fault)")
   std::optional<capability> answered;
   std::vector<launch> launches;
   std::vector<violation> violations;
   std::vector<std::string> remarks;  // worth telling, no fault: "floating-point mode changed at load, reset"
   std::string captured_output;       // last 4 KiB of stdout and stderr of the case
   std::uint64_t workspace_bytes = 0;
-  std::vector<samples> timing;       // one per implementation that the worker holds
+  std::vector<samples> timing;  // one per implementation that the worker holds
 };
 
 }  // namespace msabench

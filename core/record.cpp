@@ -44,7 +44,7 @@ json detectability_to_json(const detectability& d) {
 // The one declaration of the implementation, or null where its answers differ from case to case; those are in the
 // cases.
 template <class T>
-json common(const std::vector<case_record>& cases, std::optional<T> case_record::*member) {
+json common(const std::vector<case_record>& cases, std::optional<T> case_record::* member) {
   const std::optional<T>* first = nullptr;
   for (const auto& c : cases) {
     if (!(c.*member)) continue;

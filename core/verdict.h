@@ -31,7 +31,8 @@ std::optional<verdict> verdict_from_name(std::string_view text);
 std::optional<fail_kind> fail_kind_from_name(std::string_view text);
 
 namespace exit_code {
-inline constexpr int ok = 0, failed = 1, partial = 2, nothing_verified = 3, environment_refused = 4, usage = 64, suite = 70;
+inline constexpr int ok = 0, failed = 1, partial = 2, nothing_verified = 3, environment_refused = 4, usage = 64,
+                     suite = 70;
 }
 
 }  // namespace msabench

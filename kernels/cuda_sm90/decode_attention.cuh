@@ -53,7 +53,7 @@ struct decode_attention_shape {
     uint4 queries[rows * d / 8];  ///< as cuda::placed has them
     alignas(16) T weights[rows * stride];
     alignas(16) float most[rows][warps];
-    alignas(16) result results[rows];  ///< [heads that are merged here][spans], stored by the cluster
+    alignas(16) result results[rows];          ///< [heads that are merged here][spans], stored by the cluster
     std::int32_t listed[cuda::most_selected];  ///< ids that were given
     row_selection<threads> selection;
   };
@@ -123,7 +123,7 @@ struct head_owner {
 /// Stores what a lane has of the sums where they are merged: 16 columns of a warp, of heads g and g + 8.
 template <class S>
 __device__ void store_results(const decode_attention_call& s, int span, const cuda::attention_rows<1, 2>& rows,
-                             typename S::memory& shared) {
+                              typename S::memory& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const head_owner owner(s);
 #pragma unroll

@@ -131,8 +131,8 @@ constexpr mutant mutants[] = {
        s.merge = merge_in<fp16_type>;
      },
      declare_bf16_weights},
-    {"PREC-1.f", "weights of 5 bits, declared as bf16", [](stages& s) { s.attend_block = attend_with_short_weights<in_5_bits>; },
-     declare_bf16_weights},
+    {"PREC-1.f", "weights of 5 bits, declared as bf16",
+     [](stages& s) { s.attend_block = attend_with_short_weights<in_5_bits>; }, declare_bf16_weights},
     {"PREC-2.a", "lse of scores before they are scaled",
      [](stages& s) {
        s.attend_row = [](const stages& stage, const attend_call& call, std::int64_t row, std::int32_t kv_head,

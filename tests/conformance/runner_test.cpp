@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "judge/rows.h"
 #include "core/error.h"
+#include "judge/rows.h"
 
 namespace msabench {
 namespace {

@@ -72,7 +72,8 @@ __global__ void attend(call c) {
   float *const shared = memory, *const weights = memory + threads;  // [threads], [block]
 
   // In 64 bits: page numbers and offsets pass 2^31.
-  const auto token = [&](std::int64_t j, std::int64_t page_stride, std::int64_t head_stride, std::int64_t token_stride) {
+  const auto token = [&](std::int64_t j, std::int64_t page_stride, std::int64_t head_stride,
+                         std::int64_t token_stride) {
     if (c.page_size == 0) return (c.places[b] + j) * token_stride + kv_head * head_stride;
     const std::int64_t page = c.places[b * c.places_row + j / c.page_size];
     return page * page_stride + kv_head * head_stride + j % c.page_size * token_stride;
@@ -203,9 +204,7 @@ struct tensors {
   const msabench_problem& p;
   msabench_args args;
 
-  const msabench_tensor* find(msabench_slot slot) const {
-    return slot < args.slot_count ? args.slot[slot] : nullptr;
-  }
+  const msabench_tensor* find(msabench_slot slot) const { return slot < args.slot_count ? args.slot[slot] : nullptr; }
   const msabench_tensor& get(msabench_slot slot, msabench_dtype type, std::initializer_list<std::int64_t> shape) const {
     const msabench_tensor* t = find(slot);
     valid(t != nullptr, "a tensor that attend needs is absent; pass it");
@@ -233,8 +232,8 @@ call call_of(const msabench_problem& p, const msabench_args* given, std::int64_t
   const msabench_tensor& ids = in.get(MSABENCH_IDS, int32, {rows, p.hkv, p.topk});
   const msabench_tensor& out = in.get(MSABENCH_OUT, p.out, {rows, p.hq, p.d});
   const bool paged = p.page_layout == 1;
-  const msabench_tensor& places = paged ? in.get(MSABENCH_BLOCK_TABLE, int32, {batch, any})
-                                        : in.get(MSABENCH_CU_SEQLENS_KV, int32, {batch + 1});
+  const msabench_tensor& places =
+      paged ? in.get(MSABENCH_BLOCK_TABLE, int32, {batch, any}) : in.get(MSABENCH_CU_SEQLENS_KV, int32, {batch + 1});
   const auto cache = [&](msabench_slot slot) -> const msabench_tensor& {
     return paged ? in.get(slot, p.kv, {any, p.hkv, p.page_size, p.d}) : in.get(slot, p.kv, {any, p.hkv, p.d});
   };
@@ -314,8 +313,19 @@ void destroy(msabench_plan* plan) { delete plan; }
 
 const char* last_error() { return error_text.c_str(); }
 
-constexpr msabench_plugin table{sizeof(msabench_plugin), MSABENCH_ABI_MAJOR, MSABENCH_ABI_MINOR, 0, "example-cuda", "1.0",
-                                "attend in CUDA", query, plan, workspace, run, destroy, last_error};
+constexpr msabench_plugin table{sizeof(msabench_plugin),
+                                MSABENCH_ABI_MAJOR,
+                                MSABENCH_ABI_MINOR,
+                                0,
+                                "example-cuda",
+                                "1.0",
+                                "attend in CUDA",
+                                query,
+                                plan,
+                                workspace,
+                                run,
+                                destroy,
+                                last_error};
 
 }  // namespace
 
