@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "cli/implementation.h"
 #include "cli/output.h"
@@ -36,6 +37,17 @@ void require_word(std::string_view field, const std::string& text, const std::st
   bad_input(field, text, "is unknown", fmt::format("{}", fmt::join(words, " or ")));
 }
 
+// What patches have none of: chunks, selections, caches and scales.
+void refuse_text_options(const arguments& a) {
+  const std::pair<const char*, std::string> given[] = {{"--chunk", a.chunk},
+                                                       {"--layout", a.layout},
+                                                       {"--selection", a.selection == "random" ? "" : a.selection},
+                                                       {"--fp8", a.fp8 == "none" ? "" : a.fp8},
+                                                       {"--fp8-index", a.fp8_index == "none" ? "" : a.fp8_index}};
+  for (const auto& [field, text] : given)
+    if (!text.empty()) bad_input(field, text, "is for suites of text, vision has none", "leave it out");
+}
+
 suite_request parse_suite_request(const arguments& a) {
   suite_request r;
   r.suite = parse_suite(a.suite);
@@ -46,6 +58,7 @@ suite_request parse_suite_request(const arguments& a) {
     if (r.suite == perf_suite::decode) bad_input("--chunk", a.chunk, "is for prefill", "leave it out for suite decode");
   }
   r.selection = parse_selection(a.selection);
+  if (r.suite == perf_suite::vision) refuse_text_options(a);
   r.shape = a.shape;
   constexpr std::string_view layouts[] = {"paged", "contig"}, types[] = {"bf16", "fp16", "fp32"};
   require_word("--type", a.type, types);
@@ -152,11 +165,13 @@ void add_perf(CLI::App& app, invocation& chosen) {
   a->impl.declare(*verb);
   verb->add_option("--against", a->against, "Second implementation, timed in turn with the first in one process")
       ->type_name("NAME|FILE.so");
-  verb->add_option("--suite", a->suite, "decode, prefill, prefill_whole, crossover, topk, layer or training")
+  verb->add_option("--suite", a->suite, "decode, prefill, prefill_whole, crossover, topk, layer, training or vision")
       ->capture_default_str();
-  verb->add_option("--context", a->context,
-                   "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite");
-  verb->add_option("--batch", a->batch, "Sequences of a call")->capture_default_str();
+  verb->add_option(
+      "--context", a->context,
+      "Tokens of each sequence, 1 to 16M, a list with commas; default of the suite; vision: patches of each "
+      "video, multiples of 1K");
+  verb->add_option("--batch", a->batch, "Sequences, or videos, of a call")->capture_default_str();
   verb->add_option(
       "--chunk", a->chunk,
       "Prefill: only the last tokens, this many of each context; prefill_whole, topk: tokens of a chunk, default 8K");

@@ -93,7 +93,7 @@ struct perf_item {
 
 // Items that took turns in one process.
 struct perf_point {
-  std::string phase;  // "decode", "prefill", "training"
+  std::string phase;  // "decode", "prefill", "training", "vision"
   std::int64_t query_tokens = 0, context = 0, batch = 1;
   std::string selection;             // "random", "realistic", "shared64"
   std::optional<std::int64_t> topk;  // suite topk: of the shape at this point

@@ -234,6 +234,25 @@ def training(runs):
     return table(["", "`attend`", "`attend_backward`", "`kl`", "`dense`", "cuDNN", "`dense_backward`", "cuDNN", "forward and backward against cuDNN"], rows)
 
 
+def training_of_cuda(runs):
+    rows = []
+    for context in (2**14, 2**16):
+        at = {"context": context, "batch": 1, "selection": "random"}
+        rows.append([f"{size(context)} tokens"] + [told(runs.find(run, "cuda", op, **at), "rate")
+                                                   for op, run in (("attend", "training"), ("attend_backward", "training"), ("kl", "training-kl"))])
+    return table(["", "`attend`", "`attend_backward`", "`kl`"], rows)
+
+
+def vision(runs):
+    rows = []
+    for plugin, context in (("cuda_sm90", 2**14), ("cuda_sm90", 2**16), ("cuda", 2**14)):
+        at = {"context": context, "batch": 1}
+        whole, turn, attend = (runs.find("vision", plugin, op, **at) for op in ("vit3d", "rope3d", "vit_attend"))
+        rows.append([f"`{plugin}`, {size(context)} patches", told(whole, "times"), told(turn, "times"), told(turn, "share"), told(attend, "times"),
+                     told(attend, "rate"), told(attend, "share"), told(runs.find("vision", plugin, "vit_attend", "cudnn", **at), "times")])
+    return table(["", "`vit3d`", "`rope3d`", "of the limit", "`vit_attend`", "useful", "of the limit", "`vit_attend` of cuDNN"], rows)
+
+
 def limits(runs):
     found = [item.ceilings for of_run in runs.runs.values() for item in of_run.values()]
     if not found:
@@ -245,7 +264,8 @@ def limits(runs):
             f"in e4m3, reading at {reads[0]:.2f} to {reads[-1]:.2f} TB/s.")
 
 
-TABLES = {"summary": summary, "stages of cuda_sm90": stages("cuda_sm90"), "stages of cuda": stages("cuda"), "training": training, "e4m3": e4m3, "limits": limits}
+TABLES = {"summary": summary, "stages of cuda_sm90": stages("cuda_sm90"), "stages of cuda": stages("cuda"), "training": training,
+          "training of cuda": training_of_cuda, "vision": vision, "e4m3": e4m3, "limits": limits}
 
 
 def rewritten(text, runs):

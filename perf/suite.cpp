@@ -16,7 +16,7 @@ namespace {
 
 constexpr perf_suite suites[] = {perf_suite::decode,    perf_suite::prefill, perf_suite::prefill_whole,
                                  perf_suite::crossover, perf_suite::topk,    perf_suite::layer,
-                                 perf_suite::training};
+                                 perf_suite::training,  perf_suite::vision};
 constexpr perf_selection selections[] = {perf_selection::random, perf_selection::realistic, perf_selection::shared64};
 
 constexpr op forward_ops[] = {op::msa,    op::dense,  op::index,        op::score,
@@ -27,6 +27,10 @@ constexpr op layer_ops[] = {op::qk_norm_rope, op::index, op::attend, op::combine
 // What training adds, beside the forward operators that it is compared with.
 constexpr op training_ops[] = {op::attend, op::dense, op::attend_backward, op::dense_backward, op::kl};
 constexpr op crossover_ops[] = {op::msa, op::dense};
+// Whole, and its two parts.
+constexpr op vision_ops[] = {op::vit3d, op::rope3d, op::vit_attend};
+// A temporal patch has so many patches; four are a segment.
+constexpr std::int64_t patch_rows = 32, patch_columns = 32, temporal_patch = patch_rows * patch_columns;
 // Scores and selection apart, and in one.
 constexpr op topk_ops[] = {op::score, op::select, op::index};
 constexpr std::int32_t topk_sizes[] = {8, 16, 32};
@@ -43,6 +47,8 @@ std::span<const op> operators_of(perf_suite s) {
       return layer_ops;
     case perf_suite::training:
       return training_ops;
+    case perf_suite::vision:
+      return vision_ops;
     default:
       return forward_ops;
   }
@@ -64,8 +70,28 @@ std::vector<std::int64_t> default_contexts(perf_suite s) {
       return {8 * k};
     case perf_suite::training:
       return {2 * k};
+    case perf_suite::vision:
+      return {4 * k};
   }
   throw suite_error("unknown suite");
+}
+
+// As a case name has it: videos of the same size.
+std::string grids_of(std::int64_t patches, std::int64_t videos) {
+  if (patches % temporal_patch != 0)
+    bad_input(
+        "--context", format_size(patches), "is not whole temporal patches, in suite vision",
+        fmt::format("a multiple of {}, the patches of {} rows and columns", format_size(temporal_patch), patch_rows));
+  const std::string one = fmt::format("{}x{}x{}", patches / temporal_patch, patch_rows, patch_columns);
+  std::string text = "g" + one;
+  constexpr std::size_t longest = 120;  // which leaves room for the rest of a case name
+  for (std::int64_t i = 1; i < videos; ++i) {
+    text += "_" + one;
+    if (text.size() > longest)
+      bad_input("--batch", format_size(videos), "is more videos than a case name can have, in suite vision",
+                fmt::format("at most {} of {} patches, or fewer of more patches", i, format_size(patches)));
+  }
+  return text;
 }
 
 // The family whose inputs are what a speed run is about; empty: the operator has no inputs yet.
@@ -100,8 +126,13 @@ std::string scale_options(const suite_request& r, op o) {
 }
 
 case_spec make_case(const suite_request& r, op o, const suite_point& p, const std::string& family) {
-  std::string lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
-  if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
+  std::string lengths;
+  if (is_vision(o)) {
+    lengths = grids_of(p.context, p.batch);
+  } else {
+    lengths = fmt::format("q{}.n{}", format_size(p.query_tokens), format_size(p.context));
+    if (p.batch > 1) lengths += fmt::format(".x{}", format_size(p.batch));
+  }
   // Partial results have no cache, and as many of them as a decode kernel would split a long context into.
   std::string options = o == op::combine ? "/split8" : "";
   options += scale_options(r, o);
@@ -136,6 +167,8 @@ std::vector<suite_point> points_of(const suite_request& r) {
     if (r.suite == perf_suite::decode || r.suite == perf_suite::layer) add("decode", 1, n);
     if (r.suite == perf_suite::training)
       add("training", chunk, n);
+    else if (r.suite == perf_suite::vision)
+      add("vision", n, n);
     else if (r.suite != perf_suite::decode)
       add("prefill", chunk, n);
   }
@@ -167,6 +200,8 @@ std::string_view name(perf_suite s) {
       return "layer";
     case perf_suite::training:
       return "training";
+    case perf_suite::vision:
+      return "vision";
   }
   throw suite_error("unknown suite");
 }
@@ -223,6 +258,7 @@ std::vector<suite_point> plan_suite(const suite_request& request) {
 work work_of_case(const case_spec& c, const problem& p, std::optional<selection_counts> selection) {
   work_options options;
   options.selection = selection;
+  if (is_vision(c.operation)) return work_of_vision(p, c.lengths.grids, options);
   if (c.operation == op::combine) {
     problem split = p;
     split.splits = std::max(p.splits, 1);

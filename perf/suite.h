@@ -14,7 +14,7 @@
 
 namespace msabench {
 
-enum class perf_suite { decode, prefill, prefill_whole, crossover, topk, layer, training };
+enum class perf_suite { decode, prefill, prefill_whole, crossover, topk, layer, training, vision };
 std::string_view name(perf_suite s);
 perf_suite parse_suite(std::string_view text);  // usage_error, field "--suite"
 
@@ -24,7 +24,7 @@ perf_selection parse_selection(std::string_view text);  // usage_error, field "-
 
 struct suite_request {
   perf_suite suite = perf_suite::decode;
-  std::vector<std::int64_t> contexts;  // empty: those of the suite
+  std::vector<std::int64_t> contexts;  // empty: those of the suite; vision: patches of each video
   std::int64_t batch = 1;
   // prefill: the last so many tokens of each context; 0: all of them. prefill_whole and topk: 0 is 8K.
   std::int64_t chunk = 0;

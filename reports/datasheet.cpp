@@ -20,6 +20,7 @@ constexpr double us = 1e-6;
 bool has_number(const perf_item& i) { return i.state == item_state::measured && i.figures; }
 
 std::string place(const perf_point& p) {
+  if (p.phase == "vision") return fmt::format("vision, {} patches", format_size(p.context));
   return p.query_tokens > 1
              ? fmt::format("{} {}, {} tokens", p.phase, format_size(p.context), format_size(p.query_tokens))
              : fmt::format("{} {}", p.phase, format_size(p.context));

@@ -109,6 +109,8 @@ row cells(const perf_run& run, const perf_item& i) {
 }
 
 std::string point_title(const perf_point& p) {
+  if (p.phase == "vision")
+    return fmt::format("vision, videos of {} patches, batch {}", format_size(p.context), p.batch);
   return fmt::format("{}, context {}{}, batch {}, {} selection{}", p.phase, format_size(p.context),
                      p.query_tokens > 1 ? fmt::format(", last {} tokens", format_size(p.query_tokens)) : "", p.batch,
                      p.selection, p.topk ? fmt::format(", top {}", *p.topk) : "");

@@ -22,11 +22,17 @@ unsigned blocks_for(std::int64_t items) {
 __device__ std::int64_t first() { return blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; }
 __device__ std::int64_t step() { return std::int64_t{gridDim.x} * blockDim.x; }
 
+/// Of a sequence. Patches are keys of their own segment.
+__device__ std::int64_t keys_of(const lengths& rows, std::int64_t sequence) {
+  return rows.kv_lens != nullptr ? rows.kv_lens[sequence]
+                                 : rows.cu_seqlens_q[sequence + 1] - rows.cu_seqlens_q[sequence];
+}
+
 /// Of a sequence in the packed order; paged ones have none of their own.
 __device__ std::int64_t start_of_keys(std::int64_t sequence, const lengths& rows, const cache& keys) {
   if (keys.block_table == nullptr) return keys.cu_seqlens_kv[sequence];
   std::int64_t sum = 0;
-  for (std::int64_t b = 0; b < sequence; ++b) sum += rows.kv_lens[b];
+  for (std::int64_t b = 0; b < sequence; ++b) sum += keys_of(rows, b);
   return sum;
 }
 
@@ -40,12 +46,12 @@ __global__ void fill_lengths(form f, lengths rows, cache keys) {
     if (b == f.batch) continue;
     const bool has = b < rows.batch;
     f.q_lengths[b] = has ? rows.cu_seqlens_q[b + 1] - rows.cu_seqlens_q[b] : 0;
-    f.kv_lengths[b] = has ? rows.kv_lens[b] : 0;
+    f.kv_lengths[b] = has ? static_cast<std::int32_t>(keys_of(rows, b)) : 0;
   }
   for (std::int64_t i = first(); i < f.batch * f.pages; i += step()) {
     const std::int64_t b = i / f.pages, page = i % f.pages;
     // Entries behind the last page in use may be anything.
-    const bool used = b < rows.batch && page * f.page_size < rows.kv_lens[b];
+    const bool used = b < rows.batch && page * f.page_size < keys_of(rows, b);
     f.table[i] = used ? keys.block_table[b * keys.table_stride + page] : 0;
   }
 }
@@ -64,7 +70,7 @@ __device__ place place_of(std::int64_t item, const form& f, const lengths& rows)
   const std::int64_t start = rows.cu_seqlens_q[p.sequence], count = rows.cu_seqlens_q[p.sequence + 1] - start;
   p.row = start + p.token;
   p.there = p.token < count;
-  p.empty = rows.kv_lens[p.sequence] - count + p.token < 0;
+  p.empty = keys_of(rows, p.sequence) - count + p.token < 0;
   return p;
 }
 

@@ -173,7 +173,7 @@ class builder {
     if (rows_of(p_) == query_rows::aligned) return void(how.set_causal_mask(true));
     how.set_padding_mask(true).set_seq_len_q(q_lengths_).set_seq_len_kv(kv_lengths_);
     // The last token of a sequence sees every key, and cuDNN splits the keys of one token only where nothing is masked.
-    if (p_.max_q_len > 1) how.set_causal_mask_bottom_right(true);
+    if (p_.max_q_len > 1 && p_.op != MSABENCH_OP_VIT_ATTEND) how.set_causal_mask_bottom_right(true);
   }
 
   const msabench_problem& p_;
@@ -239,6 +239,16 @@ query_rows rows_of(const msabench_problem& p) {
   // Where padding would more than double the rows.
   const bool mostly_padding = p.batch * p.max_q_len > 2 * p.total_q + 1024;
   return several_contiguous || mostly_padding ? query_rows::ragged : query_rows::padded;
+}
+
+msabench_problem with_keys(const msabench_problem& p) {
+  msabench_problem dense = p;
+  if (p.op != MSABENCH_OP_VIT_ATTEND) return dense;
+  dense.hkv = p.hq;
+  dense.max_kv_len = p.max_q_len;
+  dense.total_kv = p.total_q;
+  dense.page_layout = 0;
+  return dense;
 }
 
 bool gathers(const msabench_problem& p) { return p.page_layout != 0 && p.max_q_len > 1; }

@@ -41,6 +41,9 @@ enum tensor_id : std::int64_t {
 enum class query_rows { padded, ragged, aligned };
 query_rows rows_of(const msabench_problem& problem);
 
+/// The fields of dense attention for patches too, whose keys are as many as their queries; others as they are.
+msabench_problem with_keys(const msabench_problem& problem);
+
 /// Whether keys and values of a paged cache are gathered into the workspace first. cuDNN's kernels for more than one query
 /// token multiply the slots past a sequence's end by 0, and a page may hold anything there, NaN too.
 bool gathers(const msabench_problem& problem);

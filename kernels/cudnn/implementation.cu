@@ -91,7 +91,8 @@ trials& all_trials() {
   return all;
 }
 
-const char* refusal(const msabench_problem& p) {
+const char* refusal(const msabench_problem& problem) {
+  const msabench_problem p = with_keys(problem);
   if (p.d % 8 != 0 || p.d > 256) return "d: cuDNN has multiples of 8 up to 256; use one of them";
   if (p.batch < 1 || p.max_q_len < 1 || p.max_kv_len < 1)
     return "batch, max_q_len, max_kv_len: cuDNN has no graph for nothing to do; leave the call out";
@@ -104,11 +105,13 @@ const char* refusal(const msabench_problem& p) {
   return tried.refusal.empty() ? nullptr : tried.refusal.c_str();
 }
 
-double scratch_bytes(const msabench_problem& p, int) {
+double scratch_bytes(const msabench_problem& problem, int) {
+  const msabench_problem p = with_keys(problem);
   return form_bytes(p) + static_cast<double>(all_trials().of(p).workspace_bytes);
 }
 
-msabench_status make_state(const msabench_problem& p, void** state) {
+msabench_status make_state(const msabench_problem& problem, void** state) {
+  const msabench_problem p = with_keys(problem);
   std::unique_ptr<graph> built = all_trials().take(p);
   std::string why;
   if (built == nullptr) built = graph::build(p, why);
@@ -139,7 +142,7 @@ std::string& graph_error() {
 
 const kernels::implementation cudnn_kernels = {
     .name = "cudnn",
-    .description = "attention of NVIDIA cuDNN, the dense baseline on NVIDIA GPUs: dense and dense_backward",
+    .description = "attention of NVIDIA cuDNN, the dense baseline on NVIDIA GPUs: dense, dense_backward and vit_attend",
     .stores = stores,
     .storage_types = "bf16 {4,16,1} and fp16 {2,16,1}",
     .profile = profile,
@@ -153,6 +156,7 @@ const kernels::implementation cudnn_kernels = {
     .free_state = free_state,
     .enqueue_error = enqueue_error,
     .dense = dense,
+    .vit_attend = vit_attend,
     .dense_backward = dense_backward,
 };
 

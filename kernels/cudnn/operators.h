@@ -14,6 +14,7 @@ using namespace msabench::kernels;
 
 void dense(const attend_call& call, const run_context& context);
 void dense_backward(const backward_call& call, const run_context& context);
+void vit_attend(const attend_call& call, const run_context& context);
 
 /// Workspace beside that of the graph.
 double form_bytes(const msabench_problem& problem);

@@ -24,11 +24,15 @@ bool has(const suite_point& p, op o) {
 
 // A kernel on zeros needs less power and fewer bytes than one on data.
 TEST(suite, no_input_that_is_timed_is_constant) {
-  for (const char* name : {"decode", "prefill", "topk", "training"}) {
+  for (const char* name : {"decode", "prefill", "topk", "training", "vision"}) {
     suite_request r;
     r.suite = parse_suite(name);
     r.contexts = {300};
     r.shape = "h8x2.d64.b32.k4.l1.i0";
+    if (r.suite == perf_suite::vision) {
+      r.contexts = {1024};
+      r.shape = "m3";
+    }
     for (const auto& point : plan_suite(r))
       for (const auto& c : point.cases) {
         const input_set set = make_inputs(c, make_problem(c));
@@ -42,6 +46,28 @@ TEST(suite, no_input_that_is_timed_is_constant) {
         }
       }
   }
+}
+
+TEST(suite, vision_has_segments_of_four_temporal_patches) {
+  suite_request r;
+  r.suite = parse_suite("vision");
+  r.contexts = {8192, 1024};
+  r.batch = 2;
+  const auto points = plan_suite(r);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[1].phase, "vision");
+  for (const op o : {op::vit3d, op::rope3d, op::vit_attend}) EXPECT_TRUE(has(points[1], o)) << name(o);
+  for (const auto& p : points)
+    for (const auto& c : p.cases) {
+      const auto segments = sequences(c);
+      const std::int64_t longest = std::min<std::int64_t>(p.context, 4096);
+      ASSERT_EQ(std::ssize(segments), 2 * p.context / longest);
+      for (const auto& s : segments) EXPECT_EQ(s.q_len, longest);
+      // M3: 16 heads, d 80.
+      const double pairs = 2 * static_cast<double>(p.context * longest);
+      if (c.operation == op::vit_attend)
+        EXPECT_EQ(least_work(c, make_problem(c)).useful_flops, 4 * 80 * 16 * pairs) << name(c);
+    }
 }
 
 TEST(suite, decode_has_one_query_of_each_sequence) {
@@ -192,7 +218,7 @@ TEST(suite, gradients_can_have_the_storage_type) {
   const auto with_option = [&] {
     std::vector<std::string> names;
     const auto points = plan_suite(r);
-  for (const auto& c : points.front().cases)
+    for (const auto& c : points.front().cases)
       if (c.options.grad16) names.emplace_back(msabench::name(c.operation));
     return names;
   };
