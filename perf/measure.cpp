@@ -241,7 +241,7 @@ class measurement {
           run_.partial = true;
           return {};
         }
-        c.runs = !refuse_item(c.item, c.definition, c.agreed);
+        c.runs = !lacks_room(c, c.agreed.answer) && !refuse_item(c.item, c.definition, c.agreed);
         if (c.runs) {
           c.predicted_s = costs_.launch_s(c.definition, c.agreed.agreed, i);
           c.item.work = least_work(c.definition, c.agreed.agreed);
@@ -249,6 +249,17 @@ class measurement {
         all.push_back(std::move(c));
       }
     return all;
+  }
+
+  // What the first implementation is compared with may want more than this machine has, which is no fault of the first.
+  static bool lacks_room(candidate& c, const observation& seen) {
+    constexpr std::int32_t no_resources = 3;  // msabench_status, fixed for plugin interface 1
+    if (c.implementation == 0 || seen.result != outcome::error_status || seen.status != no_resources) return false;
+    c.item.state = item_state::not_run;
+    c.item.reason = one_line(fmt::format("{} has not the resources here: {}", seen.entry.empty() ? "it" : seen.entry,
+                                         seen.message.empty() ? "(no message)" : seen.message),
+                             500);
+    return true;
   }
 
   // Leaves out what costs most until the others fit into the time that is left. `made`: inputs are there already.
@@ -509,6 +520,10 @@ class measurement {
       if (seen.ended && side.seen.result == outcome::completed) {
         c.item.state = item_state::not_run;
         c.item.reason = fmt::format("the process ended in {}: {}", name_of(all, seen.ended_in), seen.end);
+        c.runs = false;
+        continue;
+      }
+      if (lacks_room(c, side.seen)) {
         c.runs = false;
         continue;
       }

@@ -74,6 +74,13 @@ class told final : public timing_executor {
       s.sm_mhz = sm_mhz;
       side.in_a_row = in_a_row;
       side.seen.timing = {s};
+      if (sides[i].implementation == without_room) {
+        side.seen.timing.clear();
+        side.seen.result = outcome::error_status;
+        side.seen.status = 3;  // MSABENCH_NO_RESOURCES
+        side.seen.entry = "plan";
+        side.seen.message = "552 GB are needed";
+      }
       seen.sides.push_back(std::move(side));
     }
     return seen;
@@ -83,6 +90,7 @@ class told final : public timing_executor {
   std::chrono::milliseconds takes{};
   std::vector<double> e4m3, sm_mhz;
   back_to_back in_a_row;
+  int without_room = -1;  // an implementation
   timed_device on;
   std::vector<timed_side> asked;
   bool interrupts = false;
@@ -108,6 +116,14 @@ struct world {
     perf_run out;
     out.implementations = {{"fake", "1", "", "", ""}};
     measure(setup, {{&asked}, {"fake"}, &timing, on_device}, {[](const perf_run&) {}, [](const perf_point&) {}}, out);
+    return out;
+  }
+  // In turn with itself.
+  perf_run run_against() {
+    perf_run out;
+    out.implementations = {{"fake", "1", "", "", ""}, {"other", "1", "", "", ""}};
+    measure(setup, {{&asked, &asked}, {"fake", "other"}, &timing, on_device},
+            {[](const perf_run&) {}, [](const perf_point&) {}}, out);
     return out;
   }
   static const perf_item& item(const perf_run& r) { return r.points.at(0).items.at(0); }
@@ -198,6 +214,24 @@ TEST(measure, unsupported_items_are_not_timed) {
   EXPECT_EQ(world::item(r).state, item_state::unsupported);
   EXPECT_NE(world::item(r).reason.find("not today"), std::string::npos);
   EXPECT_EQ(exit_code_of(r), exit_code::nothing_verified);
+}
+
+TEST(measure, a_baseline_without_room_is_left_out_and_no_failure) {
+  world w;
+  w.timing.without_room = 1;
+  const perf_run r = w.run_against();
+  const auto& items = r.points.at(0).items;
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_TRUE(items[0].figures);
+  EXPECT_EQ(items[1].state, item_state::not_run);
+  EXPECT_NE(items[1].reason.find("552 GB"), std::string::npos);
+  EXPECT_FALSE(items[1].figures);
+  EXPECT_NE(exit_code_of(r), exit_code::failed);
+  // Of what is judged itself it is one.
+  w.timing.without_room = 0;
+  const perf_run own = w.run_against();
+  EXPECT_EQ(own.points.at(0).items[0].state, item_state::failed);
+  EXPECT_EQ(exit_code_of(own), exit_code::failed);
 }
 
 TEST(measure, an_interrupt_leaves_no_number) {
