@@ -10,6 +10,7 @@
 #include "judge/input.h"
 #include "judge/judge.h"
 #include "judge/kl_expectation.h"
+#include "judge/kl_samples.h"
 #include "judge/msa_expectation.h"
 #include "judge/norm_rope_expectation.h"
 #include "judge/rope3d_expectation.h"
@@ -64,6 +65,7 @@ std::unique_ptr<expectation> expect(const subject& what, std::span<const std::in
     case op::vit3d:
       return std::make_unique<vit3d_expectation>(what, rows);
     case op::kl:
+      if (std::ssize(rows) < rows_of(what)) return std::make_unique<kl_samples>(what, rows);
       return std::make_unique<kl_expectation>(what);
     case op::rope3d:
       return std::make_unique<rope3d_expectation>(what, rows);

@@ -54,6 +54,8 @@ class expectation {
   virtual std::vector<check_result> check(const launch& outputs, int launch_index, std::uint64_t poison_seed) const = 0;
   virtual detectability measure() const = 0;
   virtual std::int64_t rows_checked() const = 0;
+  // Of a gradient that is judged by samples, where these are not as many as the rows; 0: as many.
+  virtual std::int64_t keys_checked() const { return 0; }
   // What K1, K2 and K3 hold the elements of a launch's outputs to, on the checked rows; of ids what the oracle's own
   // scores select, which need not be the only right choice.
   virtual void answer(answers& into, const launch& outputs) const = 0;

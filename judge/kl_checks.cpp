@@ -16,14 +16,9 @@
 namespace msabench::judge {
 namespace {
 
-tensor_view output(const launch& l, slot s) {
-  const auto found = l.outputs.find(s);
-  if (found == l.outputs.end()) throw suite_error("the launch of a kl case lacks an output");
-  return found->second;
-}
-
 std::vector<judged_gradient> judged(const launch& l, const reference::kl_result& want) {
-  return {{slot::dq_idx, want.dq_idx, output(l, slot::dq_idx)}, {slot::dk_idx, want.dk_idx, output(l, slot::dk_idx)}};
+  return {{slot::dq_idx, want.dq_idx, kl_output(l, slot::dq_idx)},
+          {slot::dk_idx, want.dk_idx, kl_output(l, slot::dk_idx)}};
 }
 
 scale_numbers numbers_of(const roundoffs& r, const reference::kl_error& err, const reference::kl_result& want) {
@@ -32,7 +27,7 @@ scale_numbers numbers_of(const roundoffs& r, const reference::kl_error& err, con
 
 check_result check_loss(const launch& l, const reference::kl_result& want) {
   element_check check("K8d", "losses");
-  const double got = output(l, slot::loss).at(0);
+  const double got = kl_output(l, slot::loss).at(0);
   check.add(slot::loss, {}, std::span(&got, 1), std::span(&want.loss, 1),
             [&](std::size_t) { return limit_of_loss(want); });
   return check.result();
@@ -40,17 +35,40 @@ check_result check_loss(const launch& l, const reference::kl_result& want) {
 
 std::vector<check_result> check_values(const subject& what, const launch& l, const reference::kl_result& want,
                                        const roundoffs& r, const reference::kl_error& err) {
+  std::vector<check_result> checks = check_kl_gradients(what, l, want, r, err);
+  checks.push_back(check_loss(l, want));
+  return checks;
+}
+
+}  // namespace
+
+tensor_view kl_output(const launch& l, slot s) {
+  const auto found = l.outputs.find(s);
+  if (found == l.outputs.end()) throw suite_error("the launch of a kl case lacks an output");
+  return found->second;
+}
+
+std::vector<check_result> check_kl_gradients(const subject& what, const launch& l, const reference::kl_result& want,
+                                             const roundoffs& r, const reference::kl_error& err) {
   const auto gradients = judged(l, want);
   std::vector<check_result> checks{check_gradient_elements(gradients, err.sums)};
   if (has_independent_values(what.definition))
     if (auto sizes = check_gradient_sizes(gradients, err.sums)) checks.push_back(std::move(*sizes));
   if (auto scales = check_gradient_scales(gradients, err.sums, numbers_of(r, err, want)))
     checks.push_back(std::move(*scales));
-  checks.push_back(check_loss(l, want));
   return checks;
 }
 
-}  // namespace
+void scan_detached(value_scan& scan, const launch& outputs, std::int64_t rows, std::int64_t keys) {
+  for (const auto& [where, lines] : {std::pair{slot::dq, rows}, std::pair{slot::dk, keys}}) {
+    const auto found = outputs.outputs.find(where);
+    if (found == outputs.outputs.end()) continue;
+    const tensor_view& view = found->second;
+    for (std::int64_t line = 0; line < lines; ++line)
+      for (std::int64_t head = 0; head < view.desc.shape[1]; ++head)
+        scan.expect_zero_bits({where, &view, view.offset(line, head), view.desc.shape[2], {line, head}});
+  }
+}
 
 reference::kl_inputs kl_inputs_of(const subject& what) {
   reference::kl_inputs in{what.agreed,
@@ -95,7 +113,7 @@ kl_expectation::kl_expectation(const subject& what)
 
 check_result kl_expectation::scan(const launch& outputs, int launch_index, std::uint64_t poison_seed) const {
   value_scan scan(launch_index, poison_seed, "not exactly 0, though nothing flows there");
-  const tensor_view loss = output(outputs, slot::loss);
+  const tensor_view loss = kl_output(outputs, slot::loss);
   const value_scan::span whole{slot::loss, &loss, 0, 1, {}};
   is_all_zero() ? scan.expect_exactly(whole, 0) : scan.expect_finite(whole);
   for (const judged_gradient& g : judged(outputs, want_)) {
@@ -106,14 +124,7 @@ check_result kl_expectation::scan(const launch& outputs, int launch_index, std::
     reference::gradient zero(g.want.rows, g.want.heads, g.want.channels);
     scan_gradient(scan, {g.where, zero, g.got});
   }
-  for (const auto& [where, rows] : {std::pair{slot::dq, want_.dq_idx.rows}, std::pair{slot::dk, want_.dk_idx.rows}}) {
-    const auto found = outputs.outputs.find(where);
-    if (found == outputs.outputs.end()) continue;
-    const tensor_view& view = found->second;
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t head = 0; head < view.desc.shape[1]; ++head)
-        scan.expect_zero_bits({where, &view, view.offset(row, head), view.desc.shape[2], {row, head}});
-  }
+  scan_detached(scan, outputs, want_.dq_idx.rows, want_.dk_idx.rows);
   return scan.result();
 }
 

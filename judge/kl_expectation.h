@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oracle's answer to a case of `kl`, its limits (docs/verdicts.md) and the checks K0 and K8 against it. Loss and
-// gradients of keys sum over all rows, so all rows are checked.
+// gradients of keys sum over all rows, so all rows are checked; where that costs too much, judge/kl_samples.h.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,14 @@ reference::kl_error kl_error_of(const problem& p, const numerics& n);
 
 using loss_limit = limit<3>;
 loss_limit limit_of_loss(const reference::kl_result& want);
+
+// suite_error where the launch has no such output.
+tensor_view kl_output(const launch& l, slot s);
+// K8a to K8c: gradients of a launch as `want` has them, line by line.
+std::vector<check_result> check_kl_gradients(const subject& what, const launch& l, const reference::kl_result& want,
+                                             const roundoffs& r, const reference::kl_error& err);
+// K0: dq and dk, of so many rows and keys, are zeros of all bits where they are wanted.
+void scan_detached(value_scan& scan, const launch& outputs, std::int64_t rows, std::int64_t keys);
 
 class perturbable_kl;
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/units.h"
 #include "judge/judge.h"
+#include "judge/kl_samples.h"
 #include "judge/rows.h"
 
 namespace msabench {
@@ -47,8 +48,9 @@ void judge_outputs(perf_item& item, judge::subject& what, side_observation& side
   std::vector<launch> launches = launches_to_judge(side);
   for (launch& l : launches) adapt_outputs(what.delivers, l);
   const std::string& drawn_from = launches.front().outputs_sha256;
-  const auto rows = is_large_gradient(c) ? sampled_rows(c, drawn_from, verification_triples, fewest_gradient_samples)
-                                         : rows_to_check(c, drawn_from, verification_triples, fewest_rows(c));
+  const bool by_samples = is_large_gradient(c) || is_large_kl(c);
+  const auto rows = by_samples ? sampled_rows(c, drawn_from, verification_triples, fewest_gradient_samples)
+                               : rows_to_check(c, drawn_from, verification_triples, fewest_rows(c));
   const double cost = static_cast<double>(cost_triples(c)) * static_cast<double>(rows.size()) /
                       static_cast<double>(std::max<std::int64_t>(total_rows(c), 1));
   if (cost > static_cast<double>(most_triples))
@@ -71,6 +73,11 @@ void judge_outputs(perf_item& item, judge::subject& what, side_observation& side
         fmt::format("judged of the gradients: dq of {} of {} rows, dk and dv of as many keys over all rows that read "
                     "them, and of the rest that it is finite",
                     item.rows_checked, item.rows_total));
+  if (is_large_kl(c))
+    item.remarks.push_back(
+        fmt::format("judged of the gradients: dq_idx of {} of {} rows, dk_idx of {} keys over all rows that read them, "
+                    "and of the rest, and of the loss, that they are finite",
+                    item.rows_checked, item.rows_total, expected->keys_checked()));
   item.outputs_judged = static_cast<std::int64_t>(side.seen.launches.size());
   const judge::decision d = judge::decide(what, side.seen, item.checks, {});
   item.decided = d.decided;
@@ -106,6 +113,8 @@ bool is_large_gradient(const case_spec& c) {
          cost_triples(c) > most_whole_gradient_triples;
 }
 
+bool is_large_kl(const case_spec& c) { return c.operation == op::kl && cost_triples(c) > most_triples; }
+
 double sampled_triples(const case_spec& c, std::int64_t fewest) {
   const auto all = static_cast<double>(cost_triples(c));
   const double row = all / static_cast<double>(std::max<std::int64_t>(total_rows(c), 1));
@@ -120,6 +129,7 @@ double verification_s(const case_spec& c) {
     return 2 * sampled_triples(c, fewest_gradient_samples) / gradient_triples_per_s +
            static_cast<double>(total_rows(c) * c.shape.hq) / rows_and_heads_per_s;
   }
+  if (is_large_kl(c)) return static_cast<double>(judge::kl_samples::most_key_triples) / triples_per_s;
   const double spent =
       sums_over_rows(c.operation) ? static_cast<double>(cost_triples(c)) : sampled_triples(c, fewest_rows(c));
   return spent > static_cast<double>(most_triples) ? 0 : spent / triples_per_s;

@@ -22,6 +22,9 @@ inline constexpr std::int64_t fewest_gradient_samples = 8;
 // Gradients of attention that are judged by samples, on forward results that an implementation has made.
 bool is_large_gradient(const case_spec& c);
 
+// Gradients of the index branch's loss that are judged by samples; the loss is not judged then.
+bool is_large_kl(const case_spec& c);
+
 // Triples that one look at samples of the case takes.
 double sampled_triples(const case_spec& c, std::int64_t fewest);
 

@@ -46,10 +46,6 @@ struct backward_inputs {
 // `operation` names the operator in errors.
 backward_result attention_backward(std::string_view operation, const backward_inputs& in, const backward_error& err);
 
-// Lines of gradients, ascending: of dq these rows, of dk and dv these rows of k, all heads of each.
-struct gradient_lines {
-  std::vector<std::int64_t> rows, keys;
-};
 // What the forward pass handed in: out [T][Hq][d], and lse [T][Hq] as natural logarithms.
 struct forward_tensors {
   tensor_view out, lse;

@@ -57,6 +57,12 @@ struct gradient {
   }
 };
 
+// Lines of gradients, ascending: of those of queries these rows, of those of keys and values these rows of k, all heads
+// of each.
+struct gradient_lines {
+  std::vector<std::int64_t> rows, keys;
+};
+
 // H of one element. The factor covers products of two errors, which the terms leave out.
 struct gradient_limit {
   static constexpr double second_order = 1.02;

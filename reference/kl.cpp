@@ -31,6 +31,16 @@ struct context {
   std::int64_t heads;  // of a group
 };
 
+// Sums of rows: [row][Hq] and [row][Hkv], where `place` has rows; without it, of all.
+struct row_softmaxes {
+  std::vector<std::int64_t> place;
+  std::vector<softmax_sums> heads, index;
+
+  std::size_t at(std::int64_t row) const {
+    return static_cast<std::size_t>(place.empty() ? row : place[static_cast<std::size_t>(row)]);
+  }
+};
+
 struct scaled_score {
   double s = 0, magnitude = 0;
 };
@@ -188,18 +198,24 @@ score_gradient compare(const context& c, const row_sums& of, std::size_t at, std
   return differentiate(c, main, student);
 }
 
-// dq_idx and the parts of the loss of one (row, group).
-loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t group, const row_sums& of,
-                             gradient& dq_idx, scratch& s) {
+// Scores and both branches' sums of one (row, group); false without keys.
+bool normalise_row(const context& c, std::int64_t row, std::int64_t group, const row_sums& of, scratch& s) {
   c.keys.keys_of(row, group, s.keys);
   const std::size_t n = s.keys.size();
-  if (n == 0) return {};
+  if (n == 0) return false;
   reset_tiles(c, s);
   score_row(c, row, group, s);
   for (std::size_t h = 0; h < of.heads.size(); ++h)
     of.heads[h] = normalise(c.err.weight, c.err.normaliser, std::span(s.main).subspan(h * n, n), s.terms);
   of.index = normalise(c.err.index_weight, c.err.normaliser, s.index, s.terms);
+  return true;
+}
 
+// Line `line` of dq_idx and the parts of the loss of one (row, group).
+loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t group, const row_sums& of,
+                             gradient& dq_idx, std::size_t line, scratch& s) {
+  if (!normalise_row(c, row, group, of, s)) return {};
+  const std::size_t n = s.keys.size();
   for (auto* terms : {&s.terms, &s.of_teacher, &s.of_student, &s.sizes}) terms->resize(n);
   s.logs.resize(of.heads.size());
   s.sums.reset(1, s.k_idx.width());
@@ -212,7 +228,6 @@ loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t gr
     s.sums.set(0, s.k_idx, count, s.of_ds.view());
     s.sums.end_tile();
   }
-  const std::size_t line = dq_idx.line(row, group);
   s.sums.finish(0, c.index_scale, dq_idx, line);
   dq_idx.set_chain(line, std::ssize(s.keys), c.err.sums.chain_q, c.err.sums.u_m);
   return {c.c * pairwise_sum(s.terms), c.c * pairwise_sum(s.of_teacher), c.c * pairwise_sum(s.of_student),
@@ -221,7 +236,7 @@ loss_parts differentiate_row(const context& c, std::int64_t row, std::int64_t gr
 
 // Terms of up to 128 rows of one group in dk_idx of the tile's keys.
 void add_rows(const context& c, const key_map::tile& tile, std::int64_t group, std::span<const std::int64_t> rows,
-              std::span<const softmax_sums> of_heads, std::span<const softmax_sums> of_index, scratch& s) {
+              const row_softmaxes& sums, scratch& s) {
   const std::int64_t n = std::ssize(rows);
   const auto row_of = [&](std::int64_t i) { return rows[static_cast<std::size_t>(i)]; };
   const auto seen = [&](std::int64_t i, std::int64_t j) { return j < c.keys.visible_in(tile, row_of(i)); };
@@ -232,7 +247,8 @@ void add_rows(const context& c, const key_map::tile& tile, std::int64_t group, s
       multiply(s.q, s.k.row(j), n, c.scale, s, s.line.data());
       for (std::int64_t i = 0; i < n; ++i) {
         if (!seen(i, j)) continue;
-        const auto& of = of_heads[static_cast<std::size_t>(row_of(i) * c.in.p.hq + head)];
+        const auto& of =
+            sums.heads[sums.at(row_of(i)) * static_cast<std::size_t>(c.in.p.hq) + static_cast<std::size_t>(head)];
         s.teachers[static_cast<std::size_t>(j * n + i)].add(
             weigh(c.err.weight, of, s.line[static_cast<std::size_t>(i)]));
       }
@@ -246,7 +262,8 @@ void add_rows(const context& c, const key_map::tile& tile, std::int64_t group, s
       if (seen(i, j)) {
         teacher& main = s.teachers[static_cast<std::size_t>(j * n + i)];
         main.end(c.heads, c.err.mean);
-        const auto& of = of_index[static_cast<std::size_t>(row_of(i) * c.in.p.hkv + group)];
+        const auto& of =
+            sums.index[sums.at(row_of(i)) * static_cast<std::size_t>(c.in.p.hkv) + static_cast<std::size_t>(group)];
         g = differentiate(c, main, weigh(c.err.index_weight, of, s.line[static_cast<std::size_t>(i)]));
         ++s.chain[static_cast<std::size_t>(j)];
       }
@@ -257,9 +274,9 @@ void add_rows(const context& c, const key_map::tile& tile, std::int64_t group, s
   s.sums.end_tile();
 }
 
-// dk_idx of the keys of one tile: terms are (group, row).
-void differentiate_keys(const context& c, const key_map::tile& tile, std::span<const softmax_sums> of_heads,
-                        std::span<const softmax_sums> of_index, gradient& dk_idx, scratch& s) {
+// dk_idx of the keys of one tile, from line `first_line` on: terms are (group, row).
+void differentiate_keys(const context& c, const key_map::tile& tile, const row_softmaxes& sums, gradient& dk_idx,
+                        std::int64_t first_line, scratch& s) {
   reset_tiles(c, s);
   s.keys.resize(static_cast<std::size_t>(tile.count));
   for (std::int64_t j = 0; j < tile.count; ++j) s.keys[static_cast<std::size_t>(j)] = tile.first + j;
@@ -272,11 +289,11 @@ void differentiate_keys(const context& c, const key_map::tile& tile, std::span<c
     for (std::int64_t first = 0; first < std::ssize(s.rows); first += tile_keys) {
       const std::int64_t n = std::min(tile_keys, std::ssize(s.rows) - first);
       add_rows(c, tile, group, std::span(s.rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(n)),
-               of_heads, of_index, s);
+               sums, s);
     }
   }
   for (std::int64_t j = 0; j < tile.count; ++j) {
-    const std::size_t line = dk_idx.line(c.keys.first_key(tile.sequence) + tile.first + j, 0);
+    const std::size_t line = dk_idx.line(first_line + j, 0);
     s.sums.finish(j, c.index_scale, dk_idx, line);
     dk_idx.set_chain(line, s.chain[static_cast<std::size_t>(j)], c.err.sums.chain_kv, c.err.sums.u_m);
   }
@@ -314,36 +331,98 @@ double largest_lse(std::span<const softmax_sums> sums) {
 
 double scale_of(double asked, std::int32_t dim) { return asked != 0 ? asked : 1 / std::sqrt(static_cast<double>(dim)); }
 
+key_map keys_of(const kl_inputs& in) {
+  require_shapes(in);
+  key_map keys(in.p, in.p.kl_warm_up != 0 ? tensor_view{} : in.ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv);
+  if (in.q.desc.shape[0] < keys.rows() || in.q_idx.desc.shape[0] < keys.rows() || in.k.desc.shape[0] < keys.keys() ||
+      in.k_idx.desc.shape[0] < keys.keys())
+    throw suite_error("kl: a tensor has fewer rows than the lengths say");
+  return keys;
+}
+
+kl_error bounded_mean(const kl_error& err) {
+  kl_error bounded = err;
+  bounded.mean = std::min(err.mean, largest);
+  return bounded;
+}
+
+context context_of(const kl_inputs& in, const key_map& keys, const kl_error& err) {
+  const problem& p = in.p;
+  const double mean_over = static_cast<double>(std::max<std::int64_t>(keys.rows(), 1) * p.hkv);
+  return {in,       keys, err, scale_of(p.softmax_scale, p.d), scale_of(p.index_scale, p.di), p.kl_coeff / mean_over,
+          p.group()};
+}
+
+std::int64_t work_of(const problem& p, std::int64_t rows) { return rows * (p.hq * p.d + p.hi * p.di) * tile_keys; }
+
+row_softmaxes sums_of(const problem& p, std::int64_t rows) {
+  row_softmaxes sums;
+  sums.heads.resize(static_cast<std::size_t>(rows * p.hq));
+  sums.index.resize(static_cast<std::size_t>(rows * p.hkv));
+  return sums;
+}
+
+// `at`: place * Hkv + group.
+row_sums sums_at(const context& c, row_softmaxes& sums, std::size_t at) {
+  const auto heads = static_cast<std::size_t>(c.heads);
+  return {std::span(sums.heads).subspan(at * heads, heads), sums.index[at]};
+}
+
+// A tile for each of these rows of k.
+std::vector<key_map::tile> tiles_of(const key_map& keys, std::span<const std::int64_t> rows_of_k) {
+  std::vector<key_map::tile> tiles;
+  for (const std::int64_t row : rows_of_k) {
+    const auto holds = [&](const key_map::tile& t) {
+      const std::int64_t first = keys.first_key(t.sequence) + t.first;
+      return first <= row && row < first + t.count;
+    };
+    const auto found = std::ranges::find_if(keys.tiles(), holds);
+    if (found == keys.tiles().end()) throw suite_error("kl: a line of a key that no sequence has");
+    tiles.push_back({found->sequence, found->block, row - keys.first_key(found->sequence), 1});
+  }
+  return tiles;
+}
+
+struct row_and_group {
+  std::int64_t row, group;
+  auto operator<=>(const row_and_group&) const = default;
+};
+
+// Who reads one of these keys, ascending.
+std::vector<row_and_group> units_of(const key_map& keys, std::span<const key_map::tile> tiles) {
+  std::vector<row_and_group> units;
+  std::vector<std::int64_t> rows;
+  for (const key_map::tile& tile : tiles)
+    for (std::int64_t group = 0; group < keys.groups(); ++group) {
+      keys.rows_of(tile, group, rows);
+      for (const std::int64_t row : rows) units.push_back({row, group});
+    }
+  std::ranges::sort(units);
+  units.erase(std::unique(units.begin(), units.end()), units.end());
+  return units;
+}
+
 }  // namespace
 
 kl_result kl(const kl_inputs& in, const kl_error& err) {
-  require_shapes(in);
   const problem& p = in.p;
-  const key_map keys(p, p.kl_warm_up != 0 ? tensor_view{} : in.ids, in.cu_seqlens_q, in.kv_lens, in.cu_seqlens_kv);
+  const key_map keys = keys_of(in);
   const std::int64_t rows = keys.rows();
-  if (in.q.desc.shape[0] < rows || in.q_idx.desc.shape[0] < rows || in.k.desc.shape[0] < keys.keys() ||
-      in.k_idx.desc.shape[0] < keys.keys())
-    throw suite_error("kl: a tensor has fewer rows than the lengths say");
-  const double mean_over = static_cast<double>(std::max<std::int64_t>(rows, 1) * p.hkv);
-  kl_error bounded = err;
-  bounded.mean = std::min(err.mean, largest);
-  const context c{
-      in,       keys, bounded, scale_of(p.softmax_scale, p.d), scale_of(p.index_scale, p.di), p.kl_coeff / mean_over,
-      p.group()};
+  const kl_error bounded = bounded_mean(err);
+  const context c = context_of(in, keys, bounded);
   kl_result result;
   result.dq_idx = gradient(rows, p.hi, p.di);
   result.dk_idx = gradient(keys.keys(), 1, p.di);
-  std::vector<softmax_sums> of_heads(static_cast<std::size_t>(rows * p.hq)),
-      of_index(static_cast<std::size_t>(rows * p.hkv));
-  std::vector<loss_parts> parts(of_index.size());
-  const std::int64_t work = rows * (p.hq * p.d + p.hi * p.di) * tile_keys;
+  row_softmaxes sums = sums_of(p, rows);
+  std::vector<loss_parts> parts(sums.index.size());
+  const std::int64_t work = work_of(p, rows);
   parallel_for<scratch>(rows * p.hkv, work, [&](std::int64_t unit, scratch& s) {
-    const auto at = static_cast<std::size_t>(unit), heads = static_cast<std::size_t>(c.heads);
-    parts[at] = differentiate_row(c, unit / p.hkv, unit % p.hkv,
-                                  {std::span(of_heads).subspan(at * heads, heads), of_index[at]}, result.dq_idx, s);
+    const auto at = static_cast<std::size_t>(unit);
+    parts[at] = differentiate_row(c, unit / p.hkv, unit % p.hkv, sums_at(c, sums, at), result.dq_idx, at, s);
   });
   parallel_for<scratch>(std::ssize(keys.tiles()), work, [&](std::int64_t unit, scratch& s) {
-    differentiate_keys(c, keys.tiles()[static_cast<std::size_t>(unit)], of_heads, of_index, result.dk_idx, s);
+    const auto& tile = keys.tiles()[static_cast<std::size_t>(unit)];
+    differentiate_keys(c, tile, sums, result.dk_idx, keys.first_key(tile.sequence) + tile.first, s);
   });
   result.loss = sum_of(parts, &loss_parts::loss);
   result.loss_teacher = sum_of(parts, &loss_parts::teacher);
@@ -351,8 +430,60 @@ kl_result kl(const kl_inputs& in, const kl_error& err) {
   result.loss_magnitude = sum_of(parts, &loss_parts::magnitude);
   for (const loss_parts& x : parts) result.loss_chain = std::max(result.loss_chain, x.n);
   result.loss_chain += rows * p.hkv;
-  result.largest_lse = std::max(largest_lse(of_heads), largest_lse(of_index));
+  result.largest_lse = std::max(largest_lse(sums.heads), largest_lse(sums.index));
   return result;
+}
+
+kl_result kl_lines(const kl_inputs& in, const kl_error& err, const gradient_lines& lines) {
+  const problem& p = in.p;
+  const key_map keys = keys_of(in);
+  const kl_error bounded = bounded_mean(err);
+  const context c = context_of(in, keys, bounded);
+  const auto tiles = tiles_of(keys, lines.keys);
+  const auto units = units_of(keys, tiles);
+  // Places of rows that read one of the keys.
+  row_softmaxes sums;
+  sums.place.assign(static_cast<std::size_t>(std::max<std::int64_t>(keys.rows(), 1)), 0);
+  std::int64_t readers = 0;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (i == 0 || units[i].row != units[i - 1].row) sums.place[static_cast<std::size_t>(units[i].row)] = readers++;
+  sums.heads.resize(static_cast<std::size_t>(readers * p.hq));
+  sums.index.resize(static_cast<std::size_t>(readers * p.hkv));
+  parallel_for<scratch>(std::ssize(units), work_of(p, std::ssize(units)), [&](std::int64_t i, scratch& s) {
+    const row_and_group& unit = units[static_cast<std::size_t>(i)];
+    const std::size_t at = sums.at(unit.row) * static_cast<std::size_t>(p.hkv) + static_cast<std::size_t>(unit.group);
+    normalise_row(c, unit.row, unit.group, sums_at(c, sums, at), s);
+  });
+  kl_result result;
+  result.dq_idx = gradient(std::ssize(lines.rows), p.hi, p.di);
+  result.dk_idx = gradient(std::ssize(lines.keys), 1, p.di);
+  row_softmaxes own = sums_of(p, std::ssize(lines.rows));
+  parallel_for<scratch>(std::ssize(own.index), work_of(p, std::ssize(lines.rows)), [&](std::int64_t unit, scratch& s) {
+    const std::int64_t row = lines.rows[static_cast<std::size_t>(unit / p.hkv)];
+    if (row < 0 || row >= keys.rows()) throw suite_error("kl: a line of a row that no sequence has");
+    const auto at = static_cast<std::size_t>(unit);
+    differentiate_row(c, row, unit % p.hkv, sums_at(c, own, at), result.dq_idx, at, s);
+  });
+  parallel_for<scratch>(std::ssize(tiles), work_of(p, std::ssize(units)), [&](std::int64_t i, scratch& s) {
+    differentiate_keys(c, tiles[static_cast<std::size_t>(i)], sums, result.dk_idx, i, s);
+  });
+  for (const auto* of : {&sums, &own})
+    result.largest_lse = std::max({result.largest_lse, largest_lse(of->heads), largest_lse(of->index)});
+  return result;
+}
+
+std::vector<std::int64_t> kl_key_triples(const kl_inputs& in, std::span<const std::int64_t> rows_of_k) {
+  const key_map keys = keys_of(in);
+  std::vector<std::int64_t> triples, of_row;
+  for (const key_map::tile& tile : tiles_of(keys, rows_of_k)) {
+    std::int64_t pairs = 0;
+    for (const row_and_group& unit : units_of(keys, std::span(&tile, 1))) {
+      keys.keys_of(unit.row, unit.group, of_row);
+      pairs += std::ssize(of_row);
+    }
+    triples.push_back(pairs * (in.p.group() + 1));
+  }
+  return triples;
 }
 
 }  // namespace msabench::reference

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/problem.h"
 #include "core/tensor_view.h"
@@ -58,5 +60,12 @@ struct kl_result {
 
 // suite_error for shapes and lengths that contradict the problem or each other.
 kl_result kl(const kl_inputs& in, const kl_error& err);
+
+// These lines of dq_idx and dk_idx alone, packed in this order. The loss and its parts, which
+// sum over all rows, are left out (0); largest_lse is that of the rows that were looked at.
+kl_result kl_lines(const kl_inputs& in, const kl_error& err, const gradient_lines& lines);
+
+// Triples of row, head and key that dk_idx takes of each of these rows of k alone: all keys of all rows that read it.
+std::vector<std::int64_t> kl_key_triples(const kl_inputs& in, std::span<const std::int64_t> rows_of_k);
 
 }  // namespace msabench::reference

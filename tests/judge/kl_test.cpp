@@ -7,7 +7,9 @@
 #include <string>
 
 #include "attend_world.h"
+#include "core/error.h"
 #include "judge/kl_expectation.h"
+#include "judge/kl_samples.h"
 #include "numbers.h"
 
 namespace msabench::judge::test {
@@ -91,6 +93,16 @@ struct kl_world {
                  {slot::dq, dq.view()},
                  {slot::dk, dk.view()}};
     return expect(subject(), forward.all_rows())->check(l, launch_index, 0);
+  }
+
+  std::vector<check_result> checks_of_samples(const std::vector<std::int64_t>& rows) const {
+    launch l;
+    l.outputs = {{slot::loss, loss.view()},
+                 {slot::dq_idx, dq_idx.view()},
+                 {slot::dk_idx, dk_idx.view()},
+                 {slot::dq, dq.view()},
+                 {slot::dk, dk.view()}};
+    return kl_samples(subject(), rows).check(l, 0, 0);
   }
 
   kl_shape shape;
@@ -308,6 +320,82 @@ TEST(kl_checks, coarse_operands_and_long_chains_break_the_promise) {
   w.declared.chain_dkv = 0;
   w.declared.ds_operand = e4m3;
   EXPECT_FALSE(broken_declarations(w.subject().agreed, w.declared, {}).empty());
+}
+
+const std::vector<std::int64_t> some_lines = {0, 7, 8, 20, 33, 41, 50, 59};
+
+TEST(kl_samples, honest_passes_are_right_and_gross_faults_are_not) {
+  for (const auto type : {bf16, fp16, fp32})
+    for (const bool warm_up : {false, true}) {
+      auto w = kl_declaring(type, type, warm_up);
+      w.run({.ds = type});
+      EXPECT_EQ(failing_ids(w.checks_of_samples(some_lines)), "") << told(w.checks_of_samples(some_lines));
+      for (const kl_method& fault :
+           {kl_method{.no_teacher = true}, {.mean_of_logits = true}, {.query_of = 1}, {.factor = 2}}) {
+        kl_method how = fault;
+        how.ds = type;
+        w.run(how);
+        EXPECT_NE(failing_ids(w.checks_of_samples(some_lines)), "");
+      }
+    }
+}
+
+TEST(kl_samples, an_element_of_a_sampled_line_is_named_by_its_place_in_the_output) {
+  auto w = kl_declaring(bf16, bf16);
+  w.run({.ds = bf16});
+  const std::int64_t row = (33 * w.shape.main.hkv + 1) * w.shape.di + 4;
+  w.dq_idx.set(row, w.dq_idx.get(row) + 1000);
+  auto k8 = find_check(w.checks_of_samples(some_lines), "K8a");
+  EXPECT_FALSE(k8.passed);
+  EXPECT_EQ(k8.worst.where, slot::dq_idx);
+  EXPECT_EQ(k8.worst.index, (std::vector<std::int64_t>{33, 1, 4}));
+  w.run({.ds = bf16});
+  const auto keys = kl_samples(w.subject(), some_lines).keys();
+  EXPECT_EQ(keys.front(), 0);
+  EXPECT_EQ(keys.back(), 89);
+  const std::int64_t key = keys[4] * w.shape.di + 2;
+  w.dk_idx.set(key, w.dk_idx.get(key) + 1000);
+  k8 = find_check(w.checks_of_samples(some_lines), "K8a");
+  EXPECT_EQ(k8.worst.where, slot::dk_idx);
+  EXPECT_EQ(k8.worst.index, (std::vector<std::int64_t>{keys[4], 2}));
+}
+
+TEST(kl_samples, all_other_elements_are_finite_and_nothing_flows_to_q_and_k) {
+  auto w = kl_declaring(bf16, bf16);
+  w.run({.ds = bf16});
+  const std::int64_t elsewhere = (34 * w.shape.main.hkv + 1) * w.shape.di + 4;
+  w.dq_idx.set(elsewhere, w.dq_idx.get(elsewhere) + 1000);
+  EXPECT_EQ(failing_ids(w.checks_of_samples(some_lines)), "");  // which is what samples can't tell
+  w.dq_idx.set(elsewhere, std::nan(""));
+  auto k0 = find_check(w.checks_of_samples(some_lines), "K0");
+  EXPECT_EQ(k0.kind, fail_kind::nonfinite);
+  EXPECT_EQ(k0.worst.index, (std::vector<std::int64_t>{34, 1, 4}));
+  w.run({.ds = bf16});
+  w.loss.set(0, std::nan(""));
+  EXPECT_FALSE(find_check(w.checks_of_samples(some_lines), "K0").passed);
+  w.run({.ds = bf16});
+  w.dq.set(7, 1);
+  EXPECT_FALSE(find_check(w.checks_of_samples(some_lines), "K0").passed);
+}
+
+TEST(kl_samples, keys_are_the_most_read_that_can_be_afforded) {
+  const kl_world w(usual_kl(bf16, true));
+  const auto all = kl_samples(w.subject(), some_lines).keys();
+  ASSERT_EQ(all.size(), some_lines.size());
+  const auto in = kl_inputs_of(w.subject());
+  const auto costs = reference::kl_key_triples(in, all);
+  // All rows see the first key, and only the last row the last one.
+  EXPECT_EQ(kl_samples(w.subject(), some_lines, costs.front()).keys(), (std::vector<std::int64_t>{all.front()}));
+  EXPECT_EQ(kl_samples(w.subject(), some_lines, costs.back()).keys(), (std::vector<std::int64_t>{all.back()}));
+  EXPECT_THROW(kl_samples(w.subject(), some_lines, costs.back() - 1), suite_error);
+}
+
+TEST(kl_samples, are_what_is_expected_of_a_part_of_the_rows) {
+  const kl_world w(usual_kl(bf16));
+  EXPECT_EQ(expect(w.subject(), w.forward.all_rows())->rows_checked(), w.forward.rows());
+  const auto some = expect(w.subject(), some_lines);
+  EXPECT_EQ(some->rows_checked(), std::ssize(some_lines));
+  EXPECT_GT(some->keys_checked(), 0);
 }
 
 TEST(kl_detectability, every_fault_shows_under_every_declaration) {

@@ -325,6 +325,55 @@ TEST(kl, threads_and_repeats_change_no_bit) {
   omp_set_num_threads(omp_get_num_procs());
 }
 
+TEST(kl, lines_are_those_of_the_whole) {
+  for (const bool warm_up : {false, true}) {
+    auto spec = ragged();
+    spec.sequences.push_back({90, 300});
+    spec.warm_up = warm_up;
+    const training_batch b(spec);
+    const auto whole = kl(b.kl(), every_term);
+    const gradient_lines lines{{0, 3, 4, 9, b.rows() - 1}, {0, 2, 3, 130, 151, 200, b.keys() - 1}};
+    const auto some = kl_lines(b.kl(), every_term, lines);
+    const auto expect_line = [](const gradient& got, std::size_t at, const gradient& want, std::int64_t line) {
+      for (std::int64_t head = 0; head < want.heads; ++head) {
+        const auto own = static_cast<std::int64_t>(at);
+        EXPECT_EQ(got.chain[got.line(own, head)], want.chain[want.line(line, head)]);
+        for (std::int64_t c = 0; c < want.channels; ++c) {
+          const std::size_t x = got.element(own, head, c), y = want.element(line, head, c);
+          EXPECT_NEAR(got.value[x], want.value[y], 1e-12 * want.magnitude[y]);
+          EXPECT_NEAR(got.error[x], want.error[y], 1e-12 * want.error[y]);
+          EXPECT_NEAR(got.spread[x], want.spread[y], 1e-12 * want.spread[y]);
+        }
+      }
+    };
+    ASSERT_EQ(some.dq_idx.rows, std::ssize(lines.rows));
+    ASSERT_EQ(some.dk_idx.rows, std::ssize(lines.keys));
+    for (std::size_t i = 0; i < lines.rows.size(); ++i) expect_line(some.dq_idx, i, whole.dq_idx, lines.rows[i]);
+    for (std::size_t i = 0; i < lines.keys.size(); ++i) expect_line(some.dk_idx, i, whole.dk_idx, lines.keys[i]);
+    EXPECT_GT(some.largest_lse, 0);
+    EXPECT_LE(some.largest_lse, whole.largest_lse);
+    EXPECT_EQ(some.loss, 0);
+  }
+}
+
+TEST(kl, a_key_costs_all_keys_of_those_who_read_it) {
+  training_spec spec;
+  spec.sequences = {{3, 3}};
+  spec.warm_up = true;
+  const training_batch b(spec);
+  // Rows see 1, 2 and 3 keys; key 1 is read by the last two, of every KV head and by its query heads and the index head.
+  const std::int64_t of_pair = b.p.hkv * (b.p.group() + 1);
+  EXPECT_EQ(kl_key_triples(b.kl(), std::vector<std::int64_t>{0, 1, 2}),
+            (std::vector<std::int64_t>{6 * of_pair, 5 * of_pair, 3 * of_pair}));
+}
+
+TEST(kl, lines_that_do_not_exist_are_refused) {
+  const training_batch b(ragged());
+  EXPECT_THROW(kl_lines(b.kl(), every_term, {{b.rows()}, {}}), suite_error);
+  EXPECT_THROW(kl_lines(b.kl(), every_term, {{}, {b.keys()}}), suite_error);
+  EXPECT_THROW(kl_lines(b.kl(), every_term, {{}, {-1}}), suite_error);
+}
+
 TEST(kl, contradicting_shapes_are_refused) {
   const training_batch b(ragged());
   const auto refused = [&](auto change) {
