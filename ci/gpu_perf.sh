@@ -5,28 +5,30 @@
 baselines=(cudnn cublas_twin)
 # What perf times, the most wanted first, each by a run of its own: the seconds it may take, and its options. Where inputs are dear a
 # run begins with what is cheap, as later points are planned by what earlier ones took.
-timed=(decode decode-e4m3 prefill-1m prefill-1m-e4m3 attend-shared64 training-kl vision whole-1m decode-16-1m training prefill decode-16 decode-16-e4m3
-  whole-1m-e4m3)
+timed=(decode decode-e4m3 prefill-1m prefill-1m-e4m3 attend-shared64 whole-1m training-kl vision decode-16-1m decode-16 training prefill whole-1m-e4m3
+  decode-16-e4m3)
 # Of `cuda` what has a target, in the order of all.
 timed_of_cuda=(decode prefill-1m training-kl vision decode-16-1m training prefill)
 stages=msa,dense,index,attend
 declare -A timed_by=(
-  [decode]="30 --suite decode --context 8K,128K,1M --op $stages"
-  [prefill-1m]="45 --suite prefill --context 1M --chunk 8K --op $stages"
+  [decode]="24 --suite decode --context 8K,128K,1M --op $stages"
+  [prefill-1m]="40 --suite prefill --context 1M --chunk 8K --op $stages"
   [whole-1m]="60 --suite prefill_whole --context 1M --chunk 8K"
-  [prefill]="40 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
-  [training]="75 --suite training --context 16K,64K --op attend,dense,attend_backward,dense_backward --grad storage"
+  [prefill]="32 --suite prefill --context 8K,32K,128K --chunk 8K --op $stages"
+  [training]="80 --suite training --context 16K,64K --op attend,dense,attend_backward,dense_backward --grad storage"
   [decode-e4m3]="12 --suite decode --context 1M --op msa,dense,index --fp8-index tensor"
   [decode-16-e4m3]="90 --suite decode --batch 16 --context 1M --op msa,dense --fp8-index tensor"
-  [prefill-1m-e4m3]="25 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
+  [prefill-1m-e4m3]="24 --suite prefill --context 1M --chunk 8K --op msa,dense,index --fp8-index tensor"
   [attend-shared64]="12 --suite prefill --context 1M --chunk 8K --op attend --selection shared64"
-  [decode-16]="15 --suite decode --batch 16 --context 8K,128K --op msa,dense"
-  [training-kl]="40 --suite training --context 512,16K,64K --op kl --grad storage"
-  [vision]="20 --suite vision --context 16K,64K"
+  [decode-16]="12 --suite decode --batch 16 --context 8K,128K --op msa,dense"
+  [training-kl]="26 --suite training --context 512,16K,64K --op kl --grad storage"
+  [vision]="16 --suite vision --context 16K,64K"
   [decode-16-1m]="70 --suite decode --batch 16 --context 1M --op msa,dense"
   [whole-1m-e4m3]="60 --suite prefill_whole --context 1M --chunk 8K --fp8-index tensor"
   [cuda prefill]="15 --suite prefill --context 32K --chunk 8K --op $stages"
   [cuda vision]="8 --suite vision --context 16K"
+  [cuda decode]="12 --suite decode --context 8K,128K,1M --op $stages"
+  [cuda training-kl]="20 --suite training --context 512,16K,64K --op kl --grad storage"
   [cuda training]="35 --suite training --context 16K,64K --op attend,attend_backward --grad storage"
 )
 # timed_of PLUGIN: its items

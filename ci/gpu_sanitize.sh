@@ -2,7 +2,7 @@
 # Part `sanitize` of ci/gpu, which sources this: level sanitize and the worker's own kernels under each of compute-sanitizer's tools.
 # shellcheck shell=bash disable=SC2154,SC2034 # what it shares with ci/gpu
 
-tool_seconds=60
+tool_seconds=60 # racecheck: twice as many
 
 find_sanitizer() { # prints its path
   local each
@@ -196,6 +196,8 @@ sanitize() {
     done
   fi
   for tool in "${tools[@]}"; do
+    tool_seconds=60
+    [[ "$tool" != racecheck ]] || tool_seconds=120
     # Short, and without the products of cuBLAS, which the worker leaves out under a sanitizer.
     pieces=("")
     sanitize_one "$tool" "$tool of the worker's kernels" suite "$(sha256_of "$worker")" \

@@ -117,7 +117,7 @@ SEEN_BY = {
     "scattered_other_scale": "attend/m3.tp4/rag.draft/bf16.paged/random/fp8/s0",
     "scattered_lost_range": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
     "scattered_stale_sums": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
-    "scattered_unawaited_results": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
+    "scattered_early_refill": "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
     "shared_unselected": "attend/m3.tp4/q65.n2177/bf16.paged/random.flat/s0",
     "stream_lost_tiles": "score/m3/rag.edges/bf16.paged/index_code/s0",
     "stream_page_offset": "score/m3/q1.n32K.x4/bf16.paged/index_code/s0",

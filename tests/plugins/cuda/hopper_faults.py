@@ -46,9 +46,27 @@ FAULTS = {
     # Sums of another greatest score are added up as they are.
     "scattered_stale_sums": (
         "cuda_sm90/attend_combine.cu", "stats[i].y * cuda::exp2_approximately(stats[i].x - reference)", "stats[i].y", "attend/*"),
-    # Results of blocks are added up before they have come.
-    "scattered_unawaited_results": (
-        "cuda_sm90/attend_combine.cu", "        wait_for(ready_ + from_.stage, from_.parity);\n", "", "attend/*"),
+    # The place of a block's results is given to the next ones before they have been added up. Late, so that a device shows it each time.
+    "scattered_early_refill": (
+        "cuda_sm90/attend_combine.cu",
+        "        const float factors[2] = {weights_[i][g], weights_[i][g + 8]};\n"
+        "#pragma unroll\n"
+        "        for (int part = 0; part < parts; ++part) sums.add(results_[from_.stage][part][lane_], part, factors[part / 4]);\n"
+        "        __syncwarp();\n"
+        "        from_.next();\n"
+        "        ++free_;\n"
+        "        fill(own, asked);\n"
+        "        if (asked == own.count) fill(next, asked_of_next_);\n",
+        "        const int here = from_.stage;\n"
+        "        from_.next();\n"
+        "        ++free_;\n"
+        "        fill(own, asked);\n"
+        "        if (asked == own.count) fill(next, asked_of_next_);\n"
+        "        __nanosleep(20000);\n"
+        "        const float factors[2] = {weights_[i][g], weights_[i][g + 8]};\n"
+        "#pragma unroll\n"
+        "        for (int part = 0; part < parts; ++part) sums.add(results_[here][part][lane_], part, factors[part / 4]);\n"
+        "        __syncwarp();\n", "attend/*"),
     # A token of a tile reads what its neighbours have selected.
     "shared_unselected": ("cuda_sm90/attend_shared.cu", "block.readers >> token & 1 ? max(left, 0) : 0", "max(left, 0)", "attend/*"),
     # dS is multiplied while the other warpgroup writes it.
@@ -63,9 +81,27 @@ FAULTS = {
     "blocks_past_diagonal": ("cuda_sm90/block_gradients.cu", "at.row(i / 2) < hidden ? weight : 0", "weight", "*_backward/*"),
     # Of the pieces of a long list of readers the last is left out.
     "blocks_lost_piece": ("cuda_sm90/block_gradients.cu", "piece < pieces; ++piece", "piece < pieces - 1; ++piece", "*_backward/*"),
-    # Differences are multiplied while the other warpgroup writes them.
+    # Differences are multiplied while the other warpgroup writes them, which is late, so that a device shows it each time.
     "kl_blocks_race": (
-        "cuda_sm90/kl_gradients.cu", "    fence_for_async();\n    meet(multipliers_meet, multipliers);\n    float dq", "    fence_for_async();\n    float dq", "kl/*"),
+        "cuda_sm90/kl_gradients.cu",
+        "    __syncwarp();  // all lanes have their teacher\n"
+        "#pragma unroll\n"
+        "    for (int step = 0; step < row_steps; ++step) {\n"
+        "      store_matrices(stored_at_ ^ (step * 32), high[step]);\n"
+        "      store_matrices((stored_at_ + part_bytes) ^ (step * 32), low[step]);\n"
+        "    }\n"
+        "    fence_for_async();\n"
+        "    meet(multipliers_meet, multipliers);\n"
+        "    float dq",
+        "    __syncwarp();\n"
+        "    if (at_.group == 0) __nanosleep(20000);\n"
+        "#pragma unroll\n"
+        "    for (int step = 0; step < row_steps; ++step) {\n"
+        "      store_matrices(stored_at_ ^ (step * 32), high[step]);\n"
+        "      store_matrices((stored_at_ + part_bytes) ^ (step * 32), low[step]);\n"
+        "    }\n"
+        "    fence_for_async();\n"
+        "    float dq", "kl/*"),
     # The normalisers of rows count keys behind a token's own.
     "kl_blocks_past_diagonal": ("cuda_sm90/kl_scores.cu", "__all_sync(~0u, min(seen[0], seen[1]) == block_keys)", "true", "kl/*"),
     # Of the parts of differences the low one is left out of dq.
