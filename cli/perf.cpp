@@ -5,7 +5,6 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <utility>
 
 #include "cli/implementation.h"
 #include "cli/output.h"
@@ -37,17 +36,6 @@ void require_word(std::string_view field, const std::string& text, const std::st
   bad_input(field, text, "is unknown", fmt::format("{}", fmt::join(words, " or ")));
 }
 
-// What patches have none of: chunks, selections, caches and scales.
-void refuse_text_options(const arguments& a) {
-  const std::pair<const char*, std::string> given[] = {{"--chunk", a.chunk},
-                                                       {"--layout", a.layout},
-                                                       {"--selection", a.selection == "random" ? "" : a.selection},
-                                                       {"--fp8", a.fp8 == "none" ? "" : a.fp8},
-                                                       {"--fp8-index", a.fp8_index == "none" ? "" : a.fp8_index}};
-  for (const auto& [field, text] : given)
-    if (!text.empty()) bad_input(field, text, "is for suites of text, vision has none", "leave it out");
-}
-
 suite_request parse_suite_request(const arguments& a) {
   suite_request r;
   r.suite = parse_suite(a.suite);
@@ -58,12 +46,13 @@ suite_request parse_suite_request(const arguments& a) {
     if (r.suite == perf_suite::decode) bad_input("--chunk", a.chunk, "is for prefill", "leave it out for suite decode");
   }
   r.selection = parse_selection(a.selection);
-  if (r.suite == perf_suite::vision) refuse_text_options(a);
   r.shape = a.shape;
   constexpr std::string_view layouts[] = {"paged", "contig"}, types[] = {"bf16", "fp16", "fp32"};
   require_word("--type", a.type, types);
   if (!a.layout.empty()) {
     require_word("--layout", a.layout, layouts);
+    if (r.suite == perf_suite::vision)
+      bad_input("--layout", a.layout, "is for suites of text, vision has no cache", "leave it out");
     if (r.suite == perf_suite::training && a.layout != "contig")
       bad_input("--layout", a.layout, "is for suites without training", "batches of training are contig; leave it out");
     r.layout = a.layout;
@@ -146,12 +135,19 @@ int perf(const arguments& a, const invocation& chosen) {
   const std::exception_ptr gave_out = measure_and_print(setup, session, a.out, run);
   if (const std::string limits = perf_limits_text(run); !limits.empty()) a.out.print(one_line(limits, 1000) + "\n");
   a.out.print(perf_summary_text(run));
-  a.out.write(to_report_json(run));
+  // What can't be written keeps nothing else from being so.
+  std::exception_ptr unwritten;
+  try {
+    a.out.write(to_report_json(run));
+  } catch (const usage_error&) {
+    unwritten = std::current_exception();
+  }
   if (!a.folder.empty()) {
     write_perf_json(run, where.json, "--out");
     write_perf_markdown(run, where.markdown, "--out");
     a.out.print(fmt::format("reports: {} {}\n", where.json.string(), where.markdown.string()));
   }
+  if (unwritten) std::rethrow_exception(unwritten);
   if (gave_out) std::rethrow_exception(gave_out);
   return exit_code_of(run);
 }

@@ -140,6 +140,8 @@ class reader {
       case_.shape = vision_tower;
       return;
     }
+    if (text == "pilot")
+      fail("shape 'pilot' has no vision tower", "m3, or heads of vision such as h16x16.d80.b128.k16.l1.i0");
     read_custom_shape(text, words);
     if (case_.shape.hq != case_.shape.hkv)
       fail(fmt::format("{} query heads and {} KV heads", case_.shape.hq, case_.shape.hkv),

@@ -13,6 +13,7 @@ import json
 import pathlib
 import re
 import sys
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "perf" / "published.json"
@@ -61,12 +62,24 @@ class Item:
         return f"{self.figures['flops_per_s'] / 1e12:.0f} TFLOP/s{self.mark()}" if self.figures.get("flops_per_s") else "-"
 
 
+def read_report(path):
+    try:
+        report = json.loads(gzip.decompress(path.read_bytes()))
+        if report["schema"] != "msabench.perf/1":
+            raise KeyError(f"its schema is {report['schema']}")
+        for key in ("implementations", "points"):
+            report[key]  # noqa: B018
+        return report
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as why:
+        raise SystemExit(f"gpu_speed.py: {path.relative_to(ROOT)}: is no packed report of msabench perf ({why}); make it anew or take it out") from why
+
+
 def load(folder):
     """{(run, plugin): {(phase, context, query tokens, batch, selection, operator, implementation): Item}}"""
     runs = {}
     for path in sorted(folder.glob("*/perf-*.json.gz")):
         plugin, run = path.parent.name, path.name.removeprefix("perf-").removesuffix(".json.gz")
-        report = json.loads(gzip.decompress(path.read_bytes()))
+        report = read_report(path)
         names = [i["name"] for i in report["implementations"]]
         items = runs.setdefault((run, plugin), {})
         for point in report["points"]:
@@ -84,7 +97,7 @@ def load_wholes(folder):
     wholes = {}
     for path in sorted(folder.glob("*/perf-*.json.gz")):
         plugin, run = path.parent.name, path.name.removeprefix("perf-").removesuffix(".json.gz")
-        report = json.loads(gzip.decompress(path.read_bytes()))
+        report = read_report(path)
         names = [i["name"] for i in report["implementations"]]
         wholes[run, plugin] = [w for w in report.get("wholes", ()) if w["operator"] == "msa" and names[w["implementation"]] == plugin]
     return wholes
@@ -275,6 +288,8 @@ def limits(runs):
     flops = sorted(c["flops"]["bf16"] / 1e12 for c in found)
     e4m3 = sorted(c["flops"]["e4m3"] / 1e15 for c in found if "e4m3" in c["flops"])
     reads = sorted(c["bytes_per_s"] / 1e12 for c in found)
+    if not e4m3:
+        raise SystemExit("gpu_speed.py: no report has a limit of e4m3; publish one that has")
     return (f"Limits, measured between the samples of every point: {flops[0]:.0f} to {flops[-1]:.0f} TFLOP/s in bf16, {e4m3[0]:.2f} to {e4m3[-1]:.2f} PFLOP/s "
             f"in e4m3, reading at {reads[0]:.2f} to {reads[-1]:.2f} TB/s.")
 
@@ -296,10 +311,16 @@ def main(arguments):
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 64
+    for page in PAGES:
+        if not page.is_file():
+            raise SystemExit(f"gpu_speed.py: {page.relative_to(ROOT)}: is not there")
     runs, stale, pages = Runs(REPORTS), 0, "".join(page.read_text() for page in PAGES)
+    if not runs.runs:
+        raise SystemExit(f"gpu_speed.py: {REPORTS.relative_to(ROOT)}: has no PLUGIN/perf-RUN.json.gz; put the reports there")
     for name in TABLES:
-        if f"<!-- table {name} -->" not in pages:
-            print(f"gpu_speed.py: table {name}: is on no page; put its markers on one, or take it out", file=sys.stderr)
+        begun, ended = pages.count(f"<!-- table {name} -->"), pages.count(f"<!-- end of {name} -->")
+        if begun == 0 or begun != ended:
+            print(f"gpu_speed.py: table {name}: begins {begun} times and ends {ended} times on the pages; put both its markers there", file=sys.stderr)
             stale += 1
     for page in PAGES:
         text = page.read_text()

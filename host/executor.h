@@ -41,15 +41,16 @@ implementation_ref resolve_implementation(const std::string& name_or_file, std::
 inline constexpr int most_threads = 4096;
 
 struct executor_options {
-  int threads = 0;              // that the implementation may use; 0: all cores of this process
-  double query_timeout_s = 60;  // of loading, and of each query
+  int threads = 0;               // that the implementation may use; 0: all cores of this process
+  double query_timeout_s = 60;   // of loading, and of each query
+  std::string field = "--impl";  // what errors about the implementation are told of
 };
 
 class executor {
  public:
   virtual ~executor() = default;
 
-  // Loads the plugin if that has not happened. Throws usage_error (field "--impl") if it is no msabench plugin: symbol
+  // Loads the plugin if that has not happened. Throws usage_error (of options.field) if it is no msabench plugin: symbol
   // missing, other major version, NULL from get. A crash or hang in get is an observation of the first query, not a
   // throw.
   virtual implementation_record info() = 0;

@@ -35,7 +35,7 @@ class worker_timing final : public timing_executor {
   timed_observation run(std::span<const timed_side> sides, const run_spec& how) override {
     seen_ = {};
     seen_.sides.resize(sides.size());
-    if (!load()) return std::move(seen_);
+    if (!load(sides)) return std::move(seen_);
     for (const timed_side& s : sides) poison_outputs(*s.set, 0, how.poison_seed);
     shared_region progress = shared_region::create("msabench.progress", 4096, 4096);
     const auto message = protocol::encode_timed(sides, how, probe_bytes_, progress);
@@ -58,7 +58,7 @@ class worker_timing final : public timing_executor {
   }
 
  private:
-  bool load() {
+  bool load(std::span<const timed_side> sides) {
     if (worker_) return true;
     worker_ = worker_process::start(executable_);
     double remaining_s = options_.query_timeout_s;
@@ -81,7 +81,13 @@ class worker_timing final : public timing_executor {
       }
       converse("loaded", remaining_s);
       if (!worker_) {
-        for (auto& s : seen_.sides) fail(s.seen, outcome::crashed, seen_.end);
+        // The others were not reached, and say so.
+        seen_.end = fmt::format("{} while {} was loaded", seen_.end, impl.label);
+        for (std::size_t s = 0; s < sides.size(); ++s) {
+          if (sides[s].implementation != static_cast<int>(i)) continue;
+          if (seen_.ended_in < 0) seen_.ended_in = static_cast<int>(s);
+          fail(seen_.sides[s].seen, outcome::crashed, seen_.end);
+        }
         return false;
       }
     }

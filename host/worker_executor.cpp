@@ -34,7 +34,7 @@ class worker_executor final : public executor {
       : impl_(std::move(impl)), options_(options), executable_(worker_executable()) {}
 
   implementation_record info() override {
-    if (sha256_.empty()) sha256_ = sha256_file("--impl", impl_.path);
+    if (sha256_.empty()) sha256_ = sha256_file(options_.field, impl_.path);
     observation ignored;  // if it does not load, the first query says so
     ensure_loaded(ignored);
     return {identity_ ? identity_->name : impl_.label,
@@ -178,7 +178,7 @@ class worker_executor final : public executor {
       try {
         if (handle(in.body, last, seen, recorder)) return;
       } catch (const usage_error& e) {
-        if (e.what_is_wrong().field == "--impl") throw;
+        if (e.what_is_wrong().field == options_.field) throw;
         // The plugin lives in the worker's process and can write to its socket.
         return end_abnormally(seen, outcome::crashed, fmt::format("wrote into the protocol's socket ({})", e.what()));
       }
@@ -201,7 +201,7 @@ class worker_executor final : public executor {
       worker_->send({{"type", "next"}});
       return false;
     }
-    if (const auto failure = told_failure(fields, type, last, "--impl", impl_.label)) {
+    if (const auto failure = told_failure(fields, type, last, options_.field, impl_.label)) {
       worker_.reset();
       std::rethrow_exception(failure);
     }

@@ -241,7 +241,12 @@ class measurement {
           run_.partial = true;
           return {};
         }
-        c.runs = !lacks_room(c, c.agreed.answer) && !refuse_item(c.item, c.definition, c.agreed);
+        if (lacks_room(c, c.agreed.answer)) {
+          c.item.remarks = c.agreed.answer.remarks;
+          c.item.captured_output = c.agreed.answer.captured_output;
+        } else {
+          c.runs = !refuse_item(c.item, c.definition, c.agreed);
+        }
         if (c.runs) {
           c.predicted_s = costs_.launch_s(c.definition, c.agreed.agreed, i);
           c.item.work = least_work(c.definition, c.agreed.agreed);
@@ -255,6 +260,8 @@ class measurement {
   static bool lacks_room(candidate& c, const observation& seen) {
     constexpr std::int32_t no_resources = 3;  // msabench_status, fixed for plugin interface 1
     if (c.implementation == 0 || seen.result != outcome::error_status || seen.status != no_resources) return false;
+    // run has all that it needs, and damage is damage.
+    if (seen.entry == "run" || !seen.violations.empty()) return false;
     c.item.state = item_state::not_run;
     c.item.reason = one_line(fmt::format("{} has not the resources here: {}", seen.entry.empty() ? "it" : seen.entry,
                                          seen.message.empty() ? "(no message)" : seen.message),
@@ -396,7 +403,7 @@ class measurement {
           setup_.cold ? rounds_until_reuse(c.item.work.compulsory_bytes, cold_factor * cache_bytes()) : 1;
       const double more = std::max(0.0, static_cast<double>(wanted) - rounds), bytes = held_bytes(*c.set);
       // What is there already is enough for launches that read more than twice the cache.
-      if (more > 0 && (wanted > most_sets_in_a_row || more * bytes > room)) {
+      if (wanted > most_sets_in_a_row || (more > 0 && more * bytes > room)) {
         c.item.in_a_row.reason = fmt::format("{} input sets of {} would be needed to keep launches in a row cold",
                                              wanted, format_bytes(bytes));
         continue;
@@ -519,7 +526,7 @@ class measurement {
       }
       if (seen.ended && side.seen.result == outcome::completed) {
         c.item.state = item_state::not_run;
-        c.item.reason = fmt::format("the process ended in {}: {}", name_of(all, seen.ended_in), seen.end);
+        c.item.reason = fmt::format("the process ended{}: {}", name_of(all, seen.ended_in), seen.end);
         c.runs = false;
         continue;
       }
@@ -538,10 +545,12 @@ class measurement {
     }
   }
 
-  static std::string name_of(const std::list<candidate>& all, int side) {
+  // " in" it; empty where no side is to blame.
+  std::string name_of(const std::list<candidate>& all, int side) const {
     for (const auto& c : all)
-      if (c.timed && side-- == 0) return c.item.operation;
-    return "another item";
+      if (c.timed && side-- == 0)
+        return fmt::format(" in {} by {}", c.item.operation, with_.labels[static_cast<std::size_t>(c.implementation)]);
+    return "";
   }
 
   void finish_item(candidate& c, const perf_point& point, const std::string& busy) {

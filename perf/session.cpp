@@ -9,7 +9,9 @@ perf_session::perf_session(std::span<const implementation_ref> implementations, 
   timing_ = make_timing_executor({implementations.begin(), implementations.end()}, how, probe_bytes(setup));
   on_device_ = implementations.front().where.type != device_type::cpu;
   for (const auto& ref : implementations) {
-    queries_.push_back(make_worker_executor(ref, how));
+    executor_options of = how;
+    if (!queries_.empty()) of.field = "--against";
+    queries_.push_back(make_worker_executor(ref, of));
     records_.push_back(queries_.back()->info());
   }
 }

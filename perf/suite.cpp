@@ -147,6 +147,18 @@ case_spec make_case(const suite_request& r, op o, const suite_point& p, const st
   return parse_case(name(c));  // which refuses a top-k that the shape can't have
 }
 
+// What patches have none of: chunks, selections and scales; layouts are the command line's to refuse.
+void refuse_text_options(const suite_request& r) {
+  const auto refuse = [](const char* field, std::string_view given) {
+    bad_input(field, given, "is for suites of text, vision has none", "leave it out");
+  };
+  if (r.chunk > 0) refuse("--chunk", format_size(r.chunk));
+  if (r.selection != perf_selection::random) refuse("--selection", name(r.selection));
+  const auto form = [](scale_form f) { return f == scale_form::token ? "token" : "tensor"; };
+  if (r.fp8 != scale_form::none) refuse("--fp8", form(r.fp8));
+  if (r.fp8_index != scale_form::none) refuse("--fp8-index", form(r.fp8_index));
+}
+
 std::vector<suite_point> points_of(const suite_request& r) {
   std::vector<suite_point> points;
   const auto add = [&](const char* phase, std::int64_t query_tokens, std::int64_t context,
@@ -240,6 +252,7 @@ std::vector<std::int64_t> contexts_of(const suite_request& request) {
 std::int64_t chunk_of(const suite_request& request) { return request.chunk > 0 ? request.chunk : usual_chunk; }
 
 std::vector<suite_point> plan_suite(const suite_request& request) {
+  if (request.suite == perf_suite::vision) refuse_text_options(request);
   const auto possible = operators_of(request.suite);
   for (const op o : request.operators)
     if (std::ranges::find(possible, o) == possible.end())
@@ -258,7 +271,11 @@ std::vector<suite_point> plan_suite(const suite_request& request) {
 work work_of_case(const case_spec& c, const problem& p, std::optional<selection_counts> selection) {
   work_options options;
   options.selection = selection;
-  if (is_vision(c.operation)) return work_of_vision(p, c.lengths.grids, options);
+  if (is_vision(c.operation)) {
+    // What is handed out beside the result, as inputs/input_set.cpp has it.
+    if (!c.options.bare) options.outputs.insert(options.outputs.end(), {slot::q_rope, slot::k_rope, slot::positions});
+    return work_of_vision(p, c.lengths.grids, options);
+  }
   if (c.operation == op::combine) {
     problem split = p;
     split.splits = std::max(p.splits, 1);

@@ -349,7 +349,7 @@ std::string perf_summary_text(const perf_run& run) {
       headline = run.partial ? "INCOMPLETE: interrupted"
                  : count(run, item_state::unverified) > 0
                      ? "UNVERIFIED: nobody could say whether some outputs are right"
-                     : "INCOMPLETE: all of a point was left out for the budget";
+                     : "INCOMPLETE: nothing of a point was measured, for the reasons that stand there";
       break;
     default:
       break;

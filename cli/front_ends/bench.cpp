@@ -23,7 +23,7 @@ namespace {
 constexpr const char* help = R"(msabench_bench: the figures of `msabench perf` as Google Benchmark benchmarks.
 
   MSABENCH_IMPL       name or file of the implementation (required to run)
-  MSABENCH_SUITE      decode (default), prefill, crossover, layer
+  MSABENCH_SUITE      decode (default), prefill, prefill_whole, crossover, topk, layer, training, vision
   MSABENCH_CONTEXT    tokens of each sequence, a list with commas; default of the suite
   MSABENCH_BATCH      sequences of a call, default 1
   MSABENCH_SELECTION  random (default), realistic, shared64

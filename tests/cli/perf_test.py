@@ -137,6 +137,33 @@ class Perf(ProgramTest):
             self.assertIsNone(item["back_to_back_us"])  # a CPU
             self.assertNotIn("back_to_back", item)
 
+    def test_videos_are_timed(self):
+        report = self.perf("--impl", "cpu", "--against", "naive", "--suite", "vision", "--shape", "h1x1.d64.b16.k1.l1.i0", "--context", "1K", "--batch", "2",
+                           options=("--busy", "tell", "--budget-s", "20"))
+        self.assertEqual([p["phase"] for p in report["points"]], ["vision"])
+        self.assertIn("### vision, videos of 1K patches, batch 2", report["tables"])
+        items = self.items(report)
+        for operator in ("vit3d", "rope3d", "vit_attend"):
+            self.assertEqual(items[operator, 0]["state"], "measured", items[operator, 0])
+            self.assertIsNotNone(items[operator, 0]["figures"]["against"])
+
+    def test_what_cannot_be_written_keeps_nothing_else_from_being_so(self):
+        result = run("perf", *SMALL, "--impl", "naive", "--op", "attend", "--json", "/dev/full", "--out", self.folder / "out")
+        self.assertEqual(result.code, 64, result.err)
+        self.assertIn("--json", result.err.splitlines()[-1])
+        self.assertEqual(validate(json.loads((self.folder / "out/perf.json").read_text()))["summary"]["exit_code"], 0)
+        self.assertTrue((self.folder / "out/perf.md").is_file())
+
+    def test_who_ends_the_process_is_named(self):
+        report = self.perf("--impl", "cpu", "--against", plugin("crash_get"), "--op", "attend", code=1)
+        items = self.items(report)
+        self.assertEqual(items["attend", 0]["state"], "not-run")
+        self.assertIn("crash_get", items["attend", 0]["reason"])
+        self.assertEqual(items["attend", 1]["state"], "failed")
+        report = self.perf("--impl", "cpu", "--against", plugin("crash_run"), "--op", "attend", code=1)
+        self.assertIn("in attend by crash_run", self.items(report)["attend", 0]["reason"])
+        self.assert_refused(run("perf", *SMALL, "--impl", "cpu", "--against", plugin("no_symbol")), "--against", "msabench_plugin_get")
+
     def test_a_tiny_budget_is_kept(self):
         for arguments in (("--suite", "training", "--op", "kl", "--context", "2K"), ("--suite", "training", "--context", "1K"),
                           ("--suite", "decode", "--context", "128K")):

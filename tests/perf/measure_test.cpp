@@ -78,7 +78,8 @@ class told final : public timing_executor {
         side.seen.timing.clear();
         side.seen.result = outcome::error_status;
         side.seen.status = 3;  // MSABENCH_NO_RESOURCES
-        side.seen.entry = "plan";
+        side.seen.entry = refusing_entry;
+        if (damages) side.seen.violations.push_back({violation::kind::input_modified, slot::q, "q", {}});
         side.seen.message = "552 GB are needed";
       }
       seen.sides.push_back(std::move(side));
@@ -91,6 +92,8 @@ class told final : public timing_executor {
   std::vector<double> e4m3, sm_mhz;
   back_to_back in_a_row;
   int without_room = -1;  // an implementation
+  std::string refusing_entry = "plan";
+  bool damages = false;
   timed_device on;
   std::vector<timed_side> asked;
   bool interrupts = false;
@@ -227,6 +230,13 @@ TEST(measure, a_baseline_without_room_is_left_out_and_no_failure) {
   EXPECT_NE(items[1].reason.find("552 GB"), std::string::npos);
   EXPECT_FALSE(items[1].figures);
   EXPECT_NE(exit_code_of(r), exit_code::failed);
+  // run allocates nothing, and damage is damage.
+  w.timing.refusing_entry = "run";
+  EXPECT_EQ(w.run_against().points.at(0).items[1].state, item_state::failed);
+  w.timing.refusing_entry = "plan";
+  w.timing.damages = true;
+  EXPECT_EQ(w.run_against().points.at(0).items[1].state, item_state::failed);
+  w.timing.damages = false;
   // Of what is judged itself it is one.
   w.timing.without_room = 0;
   const perf_run own = w.run_against();
@@ -323,6 +333,14 @@ TEST(measure, launches_that_read_more_than_twice_the_cache_follow_each_other_on_
   ASSERT_GT(world::item(r).work.compulsory_bytes, 2.0 * (1 << 10));
   EXPECT_TRUE(w.timing.asked.at(0).back_to_back) << world::item(r).in_a_row.reason;
   EXPECT_EQ(w.timing.asked.at(0).least_sets, 1);
+}
+
+TEST(measure, thousands_of_input_sets_are_too_many_for_launches_back_to_back) {
+  world w = on_a_gpu();
+  w.timing.on = {"a GPU", 1e12, 1e18, "", ""};
+  const perf_run r = w.run();
+  EXPECT_FALSE(w.timing.asked.at(0).back_to_back);
+  EXPECT_NE(world::item(r).in_a_row.reason.find("input sets"), std::string::npos);
 }
 
 TEST(measure, products_in_e4m3_are_a_limit_of_their_own) {

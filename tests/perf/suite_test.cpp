@@ -65,8 +65,16 @@ TEST(suite, vision_has_segments_of_four_temporal_patches) {
       for (const auto& s : segments) EXPECT_EQ(s.q_len, longest);
       // M3: 16 heads, d 80.
       const double pairs = 2 * static_cast<double>(p.context * longest);
-      if (c.operation == op::vit_attend)
+      if (c.operation == op::vit_attend) {
         EXPECT_EQ(least_work(c, make_problem(c)).useful_flops, 4 * 80 * 16 * pairs) << name(c);
+      }
+      // q, k, v and the result; lse; three coordinates. Rotated q and k are read and written apart, or handed out beside.
+      const double tensor = 2.0 * static_cast<double>(p.context) * 2 * 16 * 80,
+                   rows = 2.0 * static_cast<double>(p.context);
+      const double bytes = c.operation == op::vit_attend ? 4 * tensor + rows * 16 * 4
+                           : c.operation == op::rope3d   ? 4 * tensor + rows * 3 * 4
+                                                         : 6 * tensor + rows * (16 * 4 + 3 * 4);
+      EXPECT_EQ(least_work(c, make_problem(c)).compulsory_bytes, bytes) << name(c);
     }
 }
 
