@@ -44,6 +44,7 @@ CASES = {"cuda_interpreted": (
 ), "cuda_sm90_interpreted": (
     "attend/m3.tp4/rag.1to300/bf16.paged/random/s0",
     "attend/m3.tp2/rag.tiles/bf16.paged/random/s0",
+    "attend/m3.tp4/rag.draft/bf16.paged/random/s0",
     "attend/m3.tp4/q120.n4K/bf16.contig/random/s0",
     "attend/m3.tp4/rag.three/bf16.fused/random/fp8tensor/s0",
     "attend_backward/m3.tp4/rag.chunks/fp16.contig/random/s0",

@@ -236,9 +236,10 @@ class runner {
 
   bool arrive_in_cluster(warp& w, path& p, const instruction& i) {
     cluster_state& c = *b_.cluster;
+    if (has_word(i, "aligned") && p.mask != w.alive) fail(i, "not by the whole warp, though it is aligned");
     if (has_word(i, "arrive")) {
       phases_[&w] = c.phase;
-      if (c.races != nullptr) c.races->release(w.agent(), c.arriving);
+      if (c.races != nullptr && !has_word(i, "relaxed")) c.races->release(w.agent(), c.arriving);
       c.arrived += p.mask == w.alive ? lanes : static_cast<std::uint32_t>(__builtin_popcount(p.mask));
       std::uint32_t expected = 0;
       for (const block* each : c.blocks)

@@ -276,6 +276,24 @@ TEST(ptx_clusters, blocks_reach_each_other) {
   for (std::uint64_t i = 0; i < 128; ++i) EXPECT_EQ(out[i], i / 32 % 2 ^ 1) << i;
 }
 
+TEST(ptx_clusters, meetings_order_what_was_released_before_them) {
+  const auto of_pair = [](const std::string& arrive) {
+    return error_of(
+        "mov.u32 %r5, %cluster_ctarank; xor.b32 %r6, %r5, 1; mov.u32 %r7, buffer; mapa.shared::cluster.u32 %r8, %r7, "
+        "%r6;"
+        "setp.ne.u32 %p1, %r5, 0; @!%p1 st.shared::cluster.u32 [%r8], %r6;" +
+            arrive + "barrier.cluster.wait.acquire.aligned; @%p1 ld.shared.u32 %r9, [buffer];",
+        {.threads = 1, .blocks = 2, .cluster = 2, .order = {.races = true}});
+  };
+  EXPECT_EQ(of_pair("barrier.cluster.arrive.release.aligned;"), "");
+  EXPECT_NE(of_pair("barrier.cluster.arrive.relaxed.aligned;").find("a race on shared memory"), std::string::npos);
+}
+
+TEST(ptx_clusters, aligned_meetings_are_those_of_whole_warps) {
+  const std::string part = "setp.ne.u32 %p1, %i, 0; @%p1 bra END; barrier.cluster.arrive.aligned; END:";
+  EXPECT_NE(error_of(part, {.cluster = 1}).find("whole warp"), std::string::npos);
+}
+
 TEST(ptx_clusters, are_needed_to_send) {
   const std::string send =
       "mov.u32 %r5, buffer; add.u32 %r6, %r5, 64; setp.ne.u32 %p1, %i, 0; @%p1 bra END; mbarrier.init.shared.b64 "
