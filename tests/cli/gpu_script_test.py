@@ -435,6 +435,7 @@ class GpuScript(ProgramTest):
         for arguments, words in [(["sanitize", "--out"], "--out: needs a value"), (["merge"], "FOLDER: none given"),
                                  (["merge", self.folder / "nowhere"], "is no folder"), (["conform", "nowhere"], "PLUGIN nowhere: is neither"),
                                  (["perf", "--seconds", "x"], "--seconds x"), (["conform", "--jobs", "0"], "--jobs 0"), (["faults", "p.so"], "takes no PLUGIN"), (["perf", "--dist", self.folder], "holds no bin/msabench"),
+                                 (["perf", "--dist", ""], "--dist: is empty"), (["perf", "--out", ""], "--out: is empty"),
                                  (["conform"] + 2 * [self.dist / "cuda" / "example.so"], "another one has that name"), (["conform", *many], "give at most 7 at a time"),
                                  (["sanitize", odd], "rename it"), ([], "part (none)")]:
             with self.subTest(arguments=arguments):
