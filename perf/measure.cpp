@@ -106,24 +106,7 @@ class measurement {
   }
 
   void finish() {
-    std::vector<double> flops, e4m3, bytes;
-    for (const auto& p : run_.points) {
-      e4m3.insert(e4m3.end(), p.ceilings.e4m3_samples.begin(), p.ceilings.e4m3_samples.end());
-      flops.insert(flops.end(), p.ceilings.flops_samples.begin(), p.ceilings.flops_samples.end());
-      bytes.insert(bytes.end(), p.ceilings.bytes_samples.begin(), p.ceilings.bytes_samples.end());
-    }
-    run_.ceilings = assumed_;
-    if (!flops.empty()) {
-      for (auto& [type, peak] : run_.ceilings.flops) {
-        // A limit apart from the others, where a machine has one.
-        const bool own = type == "e4m3" && !(e4m3.empty() && assumed_.e4m3_samples.empty());
-        if (!own || !e4m3.empty()) peak = median_of(own ? e4m3 : flops);
-      }
-      run_.ceilings.bytes_per_s = median_of(bytes);
-    }
-    run_.ceilings.flops_samples.clear();
-    run_.ceilings.e4m3_samples.clear();
-    run_.ceilings.bytes_samples.clear();
+    run_.ceilings = ceilings_over(run_.points, assumed_);
     const int implementations = static_cast<int>(with_.queries.size());
     if (setup_.what.suite == perf_suite::crossover) find_crossovers(run_, implementations);
     if (setup_.what.suite == perf_suite::topk) run_.topk = topk_rows(run_.points, implementations);
@@ -241,7 +224,7 @@ class measurement {
           run_.partial = true;
           return {};
         }
-        if (lacks_room(c, c.agreed.answer)) {
+        if (lacks_room(c.item, c.agreed.answer)) {
           c.item.remarks = c.agreed.answer.remarks;
           c.item.captured_output = c.agreed.answer.captured_output;
         } else {
@@ -254,19 +237,6 @@ class measurement {
         all.push_back(std::move(c));
       }
     return all;
-  }
-
-  // What the first implementation is compared with may want more than this machine has, which is no fault of the first.
-  static bool lacks_room(candidate& c, const observation& seen) {
-    constexpr std::int32_t no_resources = 3;  // msabench_status, fixed for plugin interface 1
-    if (c.implementation == 0 || seen.result != outcome::error_status || seen.status != no_resources) return false;
-    // run has all that it needs, and damage is damage.
-    if (seen.entry == "run" || !seen.violations.empty()) return false;
-    c.item.state = item_state::not_run;
-    c.item.reason = one_line(fmt::format("{} has not the resources here: {}", seen.entry.empty() ? "it" : seen.entry,
-                                         seen.message.empty() ? "(no message)" : seen.message),
-                             500);
-    return true;
   }
 
   // Leaves out what costs most until the others fit into the time that is left. `made`: inputs are there already.
@@ -530,7 +500,7 @@ class measurement {
         c.runs = false;
         continue;
       }
-      if (lacks_room(c, side.seen)) {
+      if (lacks_room(c.item, side.seen)) {
         c.runs = false;
         continue;
       }

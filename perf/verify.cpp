@@ -135,6 +135,18 @@ double verification_s(const case_spec& c) {
   return spent > static_cast<double>(most_triples) ? 0 : spent / triples_per_s;
 }
 
+bool lacks_room(perf_item& item, const observation& seen) {
+  constexpr std::int32_t no_resources = 3;  // msabench_status, fixed for plugin interface 1
+  if (item.implementation == 0 || seen.result != outcome::error_status || seen.status != no_resources) return false;
+  // run has all that it needs, and damage is damage.
+  if (seen.entry == "run" || !seen.violations.empty()) return false;
+  item.state = item_state::not_run;
+  item.reason = one_line(fmt::format("{} has not the resources here: {}", seen.entry.empty() ? "it" : seen.entry,
+                                     seen.message.empty() ? "(no message)" : seen.message),
+                         500);
+  return true;
+}
+
 bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed) {
   judge::subject what = judge::subject_of(c, agreed.agreed, agreed.answer.answered);
   item.remarks = agreed.answer.remarks;

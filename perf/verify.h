@@ -36,6 +36,10 @@ void verify_item(perf_item& item, const case_spec& c, const agreement& agreed, c
 // About how long verify_item takes.
 double verification_s(const case_spec& c);
 
+// What the first implementation is compared with may want more than this machine has before it runs, which is no fault of
+// the first: the item is then not run, and says why.
+bool lacks_room(perf_item& item, const observation& seen);
+
 // The state of an item whose query ended in anything but an agreement; false: there is one.
 bool refuse_item(perf_item& item, const case_spec& c, const agreement& agreed);
 
