@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 
-#include "judge/answers.h"
 #include "judge/input.h"
 #include "judge/sampled_lines.h"
 #include "judge/value_scan.h"
@@ -49,18 +48,13 @@ std::vector<check_result> backward_samples::check(const launch& outputs, int lau
   return checks;
 }
 
-void backward_samples::answer(answers& into, const launch&) const {
-  for (const slot where : gradients) {
-    const reference::gradient& g = where == slot::dq ? want_.dq : where == slot::dk ? want_.dk : want_.dv;
-    for (std::int64_t line = 0; line < g.rows; ++line)
-      for (std::int64_t head = 0; head < g.heads; ++head)
-        for (std::int64_t c = 0; c < g.channels; ++c) {
-          const std::size_t at = g.element(line, head, c);
-          const bool is_zero = g.chain[g.line(line, head)] == 0;
-          into.set(where, std::vector{lines_of(where)[static_cast<std::size_t>(line)], head, c}, g.value[at],
-                   is_zero ? 0 : limit_of_gradient(g, at, err_.sums).total);
-        }
-  }
+void backward_samples::answer(answers& into, const launch& outputs) const {
+  for (const slot where : gradients)
+    answer_sampled(into, where, gradient_output(outputs, where),
+                   where == slot::dq   ? want_.dq
+                   : where == slot::dk ? want_.dk
+                                       : want_.dv,
+                   lines_of(where), err_.sums);
 }
 
 }  // namespace msabench::judge

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "judge/answers.h"
 #include "judge/sampled_lines.h"
 #include "reference/rows.h"
 
@@ -75,19 +74,10 @@ std::vector<check_result> kl_samples::check(const launch& outputs, int launch_in
   return checks;
 }
 
-void kl_samples::answer(answers& into, const launch&) const {
-  for (const slot where : gradients) {
-    const reference::gradient& g = where == slot::dq_idx ? want_.dq_idx : want_.dk_idx;
-    for (std::int64_t line = 0; line < g.rows; ++line)
-      for (std::int64_t head = 0; head < g.heads; ++head)
-        for (std::int64_t c = 0; c < g.channels; ++c) {
-          const std::size_t at = g.element(line, head, c);
-          const std::int64_t place = lines_of(where)[static_cast<std::size_t>(line)];
-          const bool is_zero = g.chain[g.line(line, head)] == 0;
-          into.set(where, where == slot::dq_idx ? std::vector{place, head, c} : std::vector{place, c}, g.value[at],
-                   is_zero ? 0 : limit_of_gradient(g, at, err_.sums).total);
-        }
-  }
+void kl_samples::answer(answers& into, const launch& outputs) const {
+  for (const slot where : gradients)
+    answer_sampled(into, where, kl_output(outputs, where), where == slot::dq_idx ? want_.dq_idx : want_.dk_idx,
+                   lines_of(where), err_.sums);
 }
 
 }  // namespace msabench::judge

@@ -71,4 +71,18 @@ void scan_sampled(value_scan& scan, slot where, const tensor_view& output, std::
         scan.expect_exactly(span_of(lines[i], head), 0);
 }
 
+void answer_sampled(answers& into, slot where, const tensor_view& output, const reference::gradient& want,
+                    std::span<const std::int64_t> lines, const reference::sum_error& err) {
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    for (std::int64_t head = 0; head < want.heads; ++head)
+      for (std::int64_t c = 0; c < want.channels; ++c) {
+        const auto line = static_cast<std::int64_t>(i);
+        const std::size_t at = want.element(line, head, c);
+        const bool is_zero = want.chain[want.line(line, head)] == 0;
+        std::vector<std::int64_t> index = index_of(output, lines[i], head);
+        index.push_back(c);
+        into.set(where, index, want.value[at], is_zero ? 0 : limit_of_gradient(want, at, err).total);
+      }
+}
+
 }  // namespace msabench::judge

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "judge/answers.h"
 #include "judge/gradient_checks.h"
 #include "judge/value_scan.h"
 #include "reference/gradient.h"
@@ -34,5 +35,9 @@ class packed_lines {
 // those exactly 0 to which nothing adds.
 void scan_sampled(value_scan& scan, slot where, const tensor_view& output, std::int64_t count,
                   const reference::gradient& want, std::span<const std::int64_t> lines);
+
+// The same lines as answers, each element with its limit; `output` tells how the output is indexed.
+void answer_sampled(answers& into, slot where, const tensor_view& output, const reference::gradient& want,
+                    std::span<const std::int64_t> lines, const reference::sum_error& err);
 
 }  // namespace msabench::judge

@@ -298,6 +298,14 @@ class GpuScript(ProgramTest):
         self.assertIn("| faults | select_crash | suite | passed | rejected by the selftest: crash |", page)
         self.assertIn("| faults | select_nothing | suite | failed |", page)
 
+    def test_a_dist_that_was_not_finished_has_no_faults_to_pass(self):
+        (self.dist / "lib" / "msabench").mkdir(parents=True)
+        shutil.copy(self.dist / "cuda" / "example.so", self.dist / "lib" / "msabench" / "cuda.so")
+        shutil.copy(plugin("change_input"), self.dist / "cuda" / "fault_one.so")
+        text = self.gpu("faults", "--out", self.out, code=4)
+        self.assertIn("faults fault_one of suite: passed", text)
+        self.assertIn("kernel_faults.tar.xz is missing", text)
+
     def test_shards_are_judged_at_once_and_alone_where_memory_is_short(self):
         text = self.gpu("conform", "--out", self.out, "--jobs", 3, self.dist / "cuda" / "example.so", code=0, FAKE_MEMORY=str(self.folder / "memory"))
         self.assertNotIn("not run", text)

@@ -85,24 +85,22 @@ struct kl_world {
         run_row(how, how.reversed ? forward.rows() - 1 - i : i, head);
   }
 
-  std::vector<check_result> checks(int launch_index = 0) const {
+  launch outputs() const {
     launch l;
     l.outputs = {{slot::loss, loss.view()},
                  {slot::dq_idx, dq_idx.view()},
                  {slot::dk_idx, dk_idx.view()},
                  {slot::dq, dq.view()},
                  {slot::dk, dk.view()}};
-    return expect(subject(), forward.all_rows())->check(l, launch_index, 0);
+    return l;
+  }
+
+  std::vector<check_result> checks(int launch_index = 0) const {
+    return expect(subject(), forward.all_rows())->check(outputs(), launch_index, 0);
   }
 
   std::vector<check_result> checks_of_samples(const std::vector<std::int64_t>& rows) const {
-    launch l;
-    l.outputs = {{slot::loss, loss.view()},
-                 {slot::dq_idx, dq_idx.view()},
-                 {slot::dk_idx, dk_idx.view()},
-                 {slot::dq, dq.view()},
-                 {slot::dk, dk.view()}};
-    return kl_samples(subject(), rows).check(l, 0, 0);
+    return kl_samples(subject(), rows).check(outputs(), 0, 0);
   }
 
   kl_shape shape;
