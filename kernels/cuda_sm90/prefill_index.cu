@@ -28,6 +28,7 @@ using cuda::query_tile;
 constexpr int tile_keys = product_columns;
 constexpr int group_threads = 128;
 constexpr int group_rows = 64;
+constexpr int step_bytes = 32, panel_steps = swizzle_row_bytes / step_bytes;  // along k, of an instruction
 // Of a thread, where 640 start with 96 each, 60 Ki in all: sums and lists need more than that, and copying less.
 constexpr int multiplier_registers = 112, copier_registers = 32;
 
@@ -213,16 +214,41 @@ __device__ void copy_queries(const index_call& c, const query_tile& tokens, int 
   }
 }
 
+/// Queries in e4m3 of the first steps along k, as left operands in registers: from shared memory a product reads half as many
+/// bytes of them as of keys. As many as there are registers for.
+template <class T, class shape>
+struct held_queries {
+  static constexpr int steps = sizeof(T) == 2 ? 0 : shape::scales_keys ? 1 : panel_steps;
+  std::uint32_t values[steps > 0 ? steps : 1][4];
+
+  /// From the queries of the group, which are there.
+  __device__ explicit held_queries(const char* queries) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x % group_threads / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int step = 0; step < steps; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[step][i] = *reinterpret_cast<const std::uint32_t*>(
+            queries + swizzled(row + i % 2 * 8, step * step_bytes + i / 2 * 16 + lane % 4 * 4));
+  }
+};
+
 /// products [64][128] = queries of the group times keys of the tile, transposed. They are there after finish_products.
 template <class T, class shape>
-__device__ void start_products(float (&products)[product_values], std::uint64_t queries, std::uint64_t keys) {
+__device__ void start_products(float (&products)[product_values], const held_queries<T, shape>& held,
+                               std::uint64_t queries, std::uint64_t keys) {
   begin_products();
 #pragma unroll
   for (int panel = 0; panel < shape::panels; ++panel)
 #pragma unroll
-    for (int step = 0; step < swizzle_row_bytes / 32; ++step)
-      multiply<T, tile_keys>(products, queries + panel * (shape::query_panel_bytes >> 4) + step * k_major_step,
-                             keys + panel * (shape::panel_bytes >> 4) + step * k_major_step, panel + step > 0);
+    for (int step = 0; step < panel_steps; ++step) {
+      const std::uint64_t right = keys + panel * (shape::panel_bytes >> 4) + step * k_major_step;
+      if (panel == 0 && step < held.steps)
+        multiply<T, tile_keys>(products, held.values[step], right, step > 0);
+      else
+        multiply<T, tile_keys>(products, queries + panel * (shape::query_panel_bytes >> 4) + step * k_major_step, right,
+                               panel + step > 0);
+    }
   commit_products();
 }
 
@@ -291,6 +317,7 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
   copy_queries<T, shape>(c, tokens, group * group_rows, queries);
   fence_for_async();
   meet(1 + group, group_threads);
+  const held_queries<T, shape> held(queries);
 
   const row_view rows[2] = {row_view(c, tokens, first_row + lane / 4), row_view(c, tokens, first_row + 8 + lane / 4)};
   float factors[2];
@@ -308,7 +335,7 @@ __device__ void sweep_tiles(const sweep_call& s, const block_work& work, char* t
   for (int tile = work.from; tile < work.to; ++tile, place.next()) {
     wait_for(&ring.full[place.stage], place.parity);
     float products[product_values];
-    start_products<T, shape>(products, query_descriptor,
+    start_products<T, shape>(products, held, query_descriptor,
                              k_major_descriptor(tiles_at + place.stage * shape::stage_bytes));
     key_scales::limits limits;
     if constexpr (shape::scales_keys) limits = scales_of<shape>(tiles, place.stage).load_limits();

@@ -121,6 +121,8 @@ FAULTS = {
     # What no scaled product is above is put too low.
     "prefill_index_low_bound": (
         "cuda_sm90/key_scales.cuh in cuda_sm90/prefill_index.cu", ": __uint_as_float(most);", ": 0.25f * __uint_as_float(most);", "index/*"),
+    # Queries in registers are of other rows than the products.
+    "prefill_index_other_rows": ("cuda_sm90/prefill_index.cu", "swizzled(row + i % 2 * 8, step", "swizzled(row + i / 2 * 8, step", "index/*"),
     # Of the parts of a row's keys the last is left out.
     "prefill_index_lost_part": (
         "cuda_sm90/prefill_index.cu", "cuda::merge_lists(call, s.lists, plan.parts, stream)", "cuda::merge_lists(call, s.lists, plan.parts - 1, stream)",
