@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids in other orders and layouts (docs/contract.md section 10): plugins that have them as their profile says, and ones
 // that only say so.
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "kernels/naive/select.h"
 #include "kernels/naive/stages.h"
@@ -91,11 +93,17 @@ void select_coarsely(const selection_rule& rule, const row_place& place, const f
     low = std::min(low, scores[b]);
     high = std::max(high, scores[b]);
   }
-  static thread_local std::vector<float> quantised;
-  quantised.assign(scores, scores + std::max<std::int64_t>(0, visible));
-  for (float& s : quantised)
-    if (high > low && std::isfinite(s)) s = std::floor((s - low) / (high - low) * coarse_levels);
-  exact_stages.select_row(rule, place, quantised.data(), candidates, ids);
+  // Not thread_local, whose memory comes with a thread's first row: that may be in a later launch, against rule R3.
+  constexpr int most_threads = 64, most_blocks = 1 << 16;
+  static float quantised_by[most_threads][most_blocks];
+  const int thread = omp_get_thread_num();
+  if (thread >= most_threads || visible > most_blocks) std::abort();
+  float* const quantised = quantised_by[thread];
+  for (std::int64_t b = 0; b < visible; ++b) {
+    const float s = scores[b];
+    quantised[b] = high > low && std::isfinite(s) ? std::floor((s - low) / (high - low) * coarse_levels) : s;
+  }
+  exact_stages.select_row(rule, place, quantised, candidates, ids);
 }
 
 const stages& ranking_coarsely() {
