@@ -88,11 +88,10 @@ perf_setup parse_setup(const arguments& a) {
   perf_setup setup = setup_of_machine(a.impl.executor_settings());
   setup.what = parse_suite_request(a);
   setup.budget_s = parse_seconds("--budget-s", a.budget_s);
-  constexpr std::string_view caches[] = {"cold", "hot"}, answers[] = {"refuse", "tell"};
+  constexpr std::string_view caches[] = {"cold", "hot"};
   require_word("--cache", a.cache, caches);
-  require_word("--busy", a.busy, answers);
   setup.cold = a.cache == "cold";
-  setup.tell_busy = a.busy == "tell";
+  setup.tell_busy = tells_when_busy(a.busy);
   setup.timeout_s = a.impl.timeout_s();
   return setup;
 }

@@ -57,8 +57,8 @@ struct speed_result {
 // The first code that says more than "ok".
 int first_bad(int a, int b) { return a != exit_code::ok ? a : b; }
 
-speed_result measure_speed(const implementation_options& impl, double budget_s, const std::vector<std::string>& argv,
-                           const output& out) {
+speed_result measure_speed(const implementation_options& impl, double budget_s, bool tell_busy,
+                           const std::vector<std::string>& argv, const output& out) {
   speed_result result;
   for (const speed_part& part : speed_parts) {
     if (interrupted()) break;
@@ -66,6 +66,7 @@ speed_result measure_speed(const implementation_options& impl, double budget_s, 
     setup.what.suite = part.suite;
     setup.what.contexts = parse_sizes("contexts", part.contexts);
     setup.budget_s = budget_s * part.share;
+    setup.tell_busy = tell_busy;
     try {
       const perf_session session({&impl.reference(), 1}, impl.executor_settings(), setup);
       perf_run run = begin_speed_run(argv, setup, session);
@@ -95,7 +96,7 @@ std::string work_model_text(const std::vector<perf_run>& runs) {
 }
 
 struct arguments {
-  std::string impl, budget_s = "200";
+  std::string impl, budget_s = "200", busy = "refuse";
   bool without_speed = false;
   output out;
   report_paths paths;
@@ -103,6 +104,7 @@ struct arguments {
 
 int qualify(const arguments& a, const std::vector<std::string>& argv) {
   const double budget_s = parse_seconds("--budget-s", a.budget_s);
+  const bool tell_busy = tells_when_busy(a.busy);
   implementation_options impl;
   impl.choose(a.impl.empty() ? best_implementation() : a.impl);
   impl.resolve();
@@ -125,7 +127,7 @@ int qualify(const arguments& a, const std::vector<std::string>& argv) {
   if (a.without_speed)
     fast.refused = "left out by --without-speed";
   else if (!interrupted() && !right.gave_out)
-    fast = measure_speed(impl, budget_s, argv, a.out);
+    fast = measure_speed(impl, budget_s, tell_busy, argv, a.out);
   if (interrupted())
     fast.refused = "interrupted";
   else if (right.gave_out)
@@ -156,6 +158,9 @@ void add_qualify(CLI::App& app, invocation& chosen) {
   verb->add_option("--impl", a->impl, "Implementation: a built-in name or a plugin file; default the best built-in one")
       ->type_name("NAME|FILE.so");
   verb->add_option("--budget-s", a->budget_s, "Seconds that measuring may take")->type_name("S")->capture_default_str();
+  verb->add_option("--busy", a->busy, "refuse: no numbers from a busy machine; tell: numbers with a remark")
+      ->type_name("WORD")
+      ->capture_default_str();
   verb->add_flag("--without-speed", a->without_speed, "Judge only, for machines that others use at the same time");
   a->paths.declare(*verb);
   a->out.declare(*verb);

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "core/error.h"
+
 namespace msabench {
 namespace {
 
@@ -23,6 +25,11 @@ std::string too_busy(const cpu_usage& seen, const busy_limits& limits) {
     return fmt::format("the hypervisor gave {:.1f} % of the CPUs' time to others, at most {:g} % is quiet",
                        100 * seen.steal, 100 * limits.steal);
   return {};
+}
+
+bool tells_when_busy(std::string_view answer) {
+  if (answer != "refuse" && answer != "tell") bad_input("--busy", answer, "is unknown", "refuse or tell");
+  return answer == "tell";
 }
 
 machine_watch system_watch() {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "host/conditions.h"
 
@@ -17,6 +18,9 @@ struct busy_limits {
 
 // Why it is too busy, in one clause; empty: quiet. Where less than `least_cpu_s` was watched nothing is said.
 std::string too_busy(const cpu_usage& seen, const busy_limits& limits);
+
+// "refuse", or "tell", which is true: numbers of a busy machine, with a remark. usage_error of --busy: another word.
+bool tells_when_busy(std::string_view answer);
 
 // Watches for a while before anything runs. Nothing where the system does not tell. `read` and `wait` are the system's
 // but in tests.

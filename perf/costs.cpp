@@ -26,8 +26,13 @@ constexpr double assumed_device_bytes_per_s = 0.5e12;
 constexpr double oracle_triples_per_s = 5e6;
 // Tensors of a forward pass: to the implementation and back, copied, and hashed.
 constexpr double handed_over_bytes_per_s = 0.5e9;
-// Less than this says more about the clock than about the machine.
-constexpr double shortest_seen_s = 0.05;
+// So much is taken and expected besides: processes that start and clocks that rise, of which small sets say more than of
+// what is estimated for large ones.
+constexpr double besides_s = 0.25;
+
+double slower_than_expected(double expected_s, double seconds) {
+  return (seconds + besides_s) / (expected_s + besides_s);
+}
 
 double fewest_samples_s(double launch_s, int samples) {
   return launch_s * (launch_s > stopping_rule{}.long_item_s ? 1 + 3 : warmup_launches + samples);
@@ -149,16 +154,15 @@ void point_costs::saw_launch(const case_spec& c, const problem& p, int implement
 }
 
 void point_costs::saw_inputs(double estimated_s, double seconds) {
-  if (seconds > shortest_seen_s && estimated_s > 0) inputs_slower_ *= seconds / estimated_s;
+  inputs_slower_ *= slower_than_expected(estimated_s, seconds);
 }
 
 void point_costs::saw_copies(const copied_bytes& bytes, double seconds) {
-  if (seconds > shortest_seen_s && bytes.first + bytes.further > 0) copies_slower_ *= seconds / copies_s(bytes);
+  copies_slower_ *= slower_than_expected(copies_s(bytes), seconds);
 }
 
 void point_costs::saw_verification(const case_spec& c, double seconds) {
-  if (const double usual = msabench::verification_s(c); seconds > shortest_seen_s && usual > 0)
-    verification_slower_ = seconds / usual;
+  verification_slower_ *= slower_than_expected(verification_s(c), seconds);
 }
 
 }  // namespace msabench

@@ -22,6 +22,7 @@
 #include "perf/figures.h"
 #include "perf/forward.h"
 #include "perf/selected.h"
+#include "perf/time_shares.h"
 #include "perf/topk.h"
 #include "perf/verify.h"
 #include "perf/whole.h"
@@ -128,9 +129,7 @@ class measurement {
     if (!with_.on_device) return;
     if (first.ended)
       throw environment_error({"worker", "", "ended before anything was timed: " + first.end, "see its output"});
-    if (!first.on.busy.empty() && !setup_.tell_busy)
-      throw environment_error({"device", first.on.name, "too busy to measure: " + first.on.busy,
-                               "wait until it is idle, or take --busy tell for numbers that are marked"});
+    if (!first.on.busy.empty() && !setup_.tell_busy) refuse_busy("device", first.on.name, first.on.busy);
     on_ = first.on;
     if (!first.on.unseen.empty()) idleness_ = "whether others used the GPU is not known: " + first.on.unseen;
     if (!first.on.busy.empty()) idleness_ = "measured on a busy GPU: " + first.on.busy;
@@ -161,9 +160,13 @@ class measurement {
     const auto seen = watch_machine(setup_.watch, setup_.watch_s);
     if (seen) others_ = seen->others + seen->steal;
     if (!seen || setup_.tell_busy) return;
-    if (const std::string why = too_busy(*seen, setup_.limits); !why.empty())
-      throw environment_error({"machine", "", "too busy to measure: " + why,
-                               "wait until it is idle, or take --busy tell for numbers that are marked"});
+    if (const std::string why = too_busy(*seen, setup_.limits); !why.empty()) refuse_busy("machine", "", why);
+  }
+
+  [[noreturn]] void refuse_busy(const char* what, const std::string& which, const std::string& why) const {
+    throw environment_error(
+        {what, which, "too busy to measure: " + why,
+         "wait until it is idle, or take " + setup_.options.tell_busy + " for numbers that are marked"});
   }
 
   timed_observation time_nothing() {
@@ -189,7 +192,7 @@ class measurement {
     make_sets(all, sets);
     // The machine may have made them slower than it was taken to.
     fit_into(all, left_s - seconds_since(start), true);
-    time_point(all, point, budget_s - seconds_since(start));
+    time_point(all, point, budget_s - seconds_since(start), left_s - seconds_since(start));
     const std::string busy = point.conditions_known && !with_.on_device ? too_busy(usage_, setup_.limits) : "";
     for (auto& c : all) {
       if (c.runs) finish_item(c, point, busy);
@@ -254,8 +257,9 @@ class measurement {
       candidate& out = *running[dearest(costs_, items, made)];
       out.runs = false;
       out.item.state = item_state::not_run;
-      out.item.reason = fmt::format("needs about {} with the others of this point, {} of the budget are left",
-                                    format_duration_s(needed), format_duration_s(std::max(left_s, 0.0)));
+      out.item.reason =
+          fmt::format("needs about {} with the others of this point, {} of the budget are left; give more with {}",
+                      format_duration_s(needed), format_duration_s(std::max(left_s, 0.0)), setup_.options.budget);
     }
   }
 
@@ -387,7 +391,7 @@ class measurement {
 
   bool leads_in(const candidate& c) const { return !with_.on_device && c.predicted_s < lead_in_below_s; }
 
-  void time_point(std::list<candidate>& all, perf_point& point, double budget_s) {
+  void time_point(std::list<candidate>& all, perf_point& point, double budget_s, double left_s) {
     std::vector<timed_side> sides;
     for (auto& c : all) {
       if (!c.runs) continue;
@@ -407,26 +411,23 @@ class measurement {
     }
     if (sides.empty()) return;
     const point_costs::copied_bytes copied = plan_rotation(all, point);
-    budget_s -= costs_.copies_s(copied);
+    double spent_s = costs_.copies_s(copied);
     for (const auto& c : all)
-      if (c.runs) budget_s -= costs_.verification_s(c.definition);
-    const double fewest_s = is_whole() ? fewest_samples_s(all) : 0;
-    double least_in_a_row_s = 0;
-    for (const auto& c : all)
-      if (c.runs && is_whole()) least_in_a_row_s += room_for_launches * costs_.in_a_row_s(c.predicted_s);
-    budget_s = std::max({budget_s, shortest_loop_s, fewest_s + least_in_a_row_s});
+      if (c.runs) spent_s += costs_.verification_s(c.definition);
+    time_wishes wishes{.own_s = budget_s - spent_s, .left_s = left_s - spent_s, .at_any_price = is_whole()};
+    wishes.fewest_s = is_whole() ? fewest_samples_s(all) : shortest_loop_s;
     std::size_t at = 0;
-    double in_a_row_budget_s = 0;
     for (const auto& c : all) {
       if (!c.runs) continue;
       sides[at].least_sets = c.least_sets;
-      sides[at++].back_to_back = with_.on_device && c.item.in_a_row.reason.empty();
-      // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
-      in_a_row_budget_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
+      sides[at].back_to_back = with_.on_device && c.item.in_a_row.reason.empty();
+      if (sides[at++].back_to_back) {
+        wishes.least_in_a_row_s += room_for_launches * costs_.in_a_row_s(c.predicted_s);
+        // Two runs, each with what comes first and is not timed, and room for what captures and waits take.
+        wishes.wanted_in_a_row_s += 2 * 3 * std::max(in_a_row_s, c.predicted_s);
+      }
     }
-    const double in_a_row_share_s = is_whole() ? budget_s - std::max(fewest_s, budget_s / 2) : budget_s / 2;
-    in_a_row_budget_s = with_.on_device ? std::min(in_a_row_budget_s, in_a_row_share_s) : 0;
-    budget_s -= in_a_row_budget_s;
+    const time_shares shares = share_time(wishes);
     run_spec how;
     how.poison_seed = setup_.what.seed;
     how.timing.enabled = true;
@@ -435,10 +436,10 @@ class measurement {
     how.timing.graph = with_.on_device && point.query_tokens <= most_graph_tokens;
     how.timing.cold_sets = static_cast<std::int32_t>(point.rounds_of_sets);
     how.timing.min_seconds = shortest_loop_s;
-    how.timing.budget_s = budget_s;
+    how.timing.budget_s = shares.samples_s;
     how.timing.back_to_back_s = with_.on_device ? in_a_row_s : 0;
-    how.timing.back_to_back_budget_s = in_a_row_budget_s;
-    how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, budget_s + in_a_row_budget_s));
+    how.timing.back_to_back_budget_s = shares.in_a_row_s;
+    how.timeout_s = setup_.timeout_s.value_or(time_limit_s(all, shares.samples_s + shares.in_a_row_s));
     const auto start = clock::now();
     timed_observation seen = with_.timing->run(sides, how);
     double in_a_row = 0;

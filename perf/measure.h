@@ -16,6 +16,11 @@
 
 namespace msabench {
 
+// What whoever asked can give, for remedies.
+struct perf_option_names {
+  std::string budget = "--budget-s", tell_busy = "--busy tell";
+};
+
 struct perf_setup {
   suite_request what;
   double budget_s = 120;
@@ -24,6 +29,7 @@ struct perf_setup {
   std::optional<double> timeout_s;  // of a point; empty: from its work
   busy_limits limits;
   bool tell_busy = false;  // numbers of a busy machine are told, with a remark
+  perf_option_names options;
   machine_watch watch = system_watch();
   double watch_s = 0.5;
   // Of the machine. Without a last-level cache that is known, 64 MiB count.

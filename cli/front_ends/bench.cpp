@@ -15,6 +15,7 @@
 #include "host/conditions.h"
 #include "host/implementation.h"
 #include "host/interrupt.h"
+#include "perf/busy.h"
 #include "perf/session.h"
 
 namespace msabench {
@@ -28,6 +29,7 @@ constexpr const char* help = R"(msabench_bench: the figures of `msabench perf` a
   MSABENCH_BATCH      sequences of a call, default 1
   MSABENCH_SELECTION  random (default), realistic, shared64
   MSABENCH_BUDGET_S   seconds of each benchmark, default 20
+  MSABENCH_BUSY       refuse (default): no time from a busy machine; tell: times with a remark
   MSABENCH_SEED, MSABENCH_DEVICE, MSABENCH_THREADS, MSABENCH_TIMEOUT_S   as the options of `msabench perf`
 
 A time is given only where the outputs of the timed run were judged right and the machine was quiet enough to tell.
@@ -46,6 +48,9 @@ perf_setup setup_of(const front_end_setup& chosen, const suite_request& what) {
   perf_setup setup;
   setup.what = what;
   setup.budget_s = parse_seconds("MSABENCH_BUDGET_S", variable("MSABENCH_BUDGET_S").value_or("20"));
+  setup.tell_busy =
+      from_variable("MSABENCH_BUSY", [] { return tells_when_busy(variable("MSABENCH_BUSY").value_or("refuse")); });
+  setup.options = {"MSABENCH_BUDGET_S", "MSABENCH_BUSY=tell"};
   setup.timeout_s = chosen.timeout_s;
   setup.threads = chosen.how.threads > 0 ? chosen.how.threads : available_cores();
   setup.last_level_cache_bytes = last_level_cache_bytes();
@@ -79,7 +84,9 @@ void report(benchmark::State& state, const perf_item& item) {
   state.counters["FLOP/s"] = f.flops_per_s;
   state.counters["bytes/s"] = f.bytes_per_s;
   if (f.efficiency) state.counters["roofline"] = *f.efficiency;
-  state.SetLabel(fmt::format("{} of {} rows judged right", item.rows_checked, item.rows_total));
+  std::string label = fmt::format("{} of {} rows judged right", item.rows_checked, item.rows_total);
+  for (const auto& remark : item.remarks) label += "; " + remark;
+  state.SetLabel(label);
 }
 
 // The run of one operator at one point.

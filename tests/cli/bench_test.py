@@ -38,6 +38,15 @@ class GoogleBenchmark(ProgramTest):
         for benchmark in json.loads(result.out)["benchmarks"]:
             self.assertTrue(benchmark["error_occurred"])
             self.assertIn("busy", benchmark["error_message"])
+            self.assertIn("MSABENCH_BUSY=tell", benchmark["error_message"])
+
+    def test_a_busy_machine_has_marked_times_where_asked(self):
+        with Busy():
+            result = run("--benchmark_filter=attend", "--benchmark_format=json", MSABENCH_IMPL="naive", MSABENCH_BUSY="tell")
+        self.assertEqual(result.code, 0, result.out + result.err)
+        for benchmark in json.loads(result.out)["benchmarks"]:
+            self.assertGreater(benchmark["real_time"], 0)
+            self.assertIn("busy machine", benchmark["label"])
 
     def test_nothing_that_ran_is_no_result(self):
         result = run("--benchmark_filter=nonsense", MSABENCH_IMPL="naive")
@@ -53,6 +62,7 @@ class GoogleBenchmark(ProgramTest):
             (("MSABENCH_CONTEXT", "8k"), {"MSABENCH_CONTEXT": "8k"}),
             (("MSABENCH_BATCH", "0"), {"MSABENCH_BATCH": "0"}),
             (("MSABENCH_BUDGET_S", "-1"), {"MSABENCH_BUDGET_S": "-1"}),
+            (("MSABENCH_BUSY", "maybe", "tell"), {"MSABENCH_BUSY": "maybe"}),
         ]:
             with self.subTest(words=words):
                 result = run(**{"MSABENCH_IMPL": "naive", **variables})
