@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tables of README.md and docs/gpu-speed.md from the speed reports of one machine.
 
-usage: docs/gpu_speed.py            writes them from reports/published/h200/PLUGIN/perf-RUN.json.gz, and what these lack from h200-6229ec8
+usage: docs/gpu_speed.py            writes them from reports/published/h200/PLUGIN/perf-RUN.json.gz
        docs/gpu_speed.py --check    says whether they are as these reports have them
 
 A table stands between `<!-- table NAME -->` and `<!-- end of NAME -->`. A figure that no report has is a dash; one whose outputs nobody
-judged is marked with `?`, one that did not settle with `~`, one of the earlier run with `*`. Times are medians, of a launch alone and, behind a slash, back to back.
+judged is marked with `?`, one that did not settle with `~`. Times are medians, of a launch alone and, behind a slash, back to back.
 """
 import gzip
 import json
@@ -18,8 +18,6 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "perf" / "published.json"
 REPORTS = ROOT / "reports" / "published" / "h200"
-# Of what the kernels have not changed since, and the last run had no time for.
-EARLIER = ROOT / "reports" / "published" / "h200-6229ec8"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "gpu-speed.md")
 
 
@@ -107,7 +105,6 @@ class Runs:
     def __init__(self, folder):
         self.runs = load(folder)
         self.wholes = load_wholes(folder)
-        self.earlier = Runs(EARLIER) if folder != EARLIER else None
 
     def whole(self, run, plugin, context):
         """What is estimated of a whole, beside how many chunks it has; None: nothing."""
@@ -146,10 +143,6 @@ def told(item, how):
     return getattr(item, how)() if item is not None else "-"
 
 
-def starred(cell):
-    return cell if cell == "-" else cell + "*"
-
-
 def dense_cell(item, by):
     return f"{item.times()} ({by})" if item is not None else "-"
 
@@ -183,7 +176,7 @@ def whole_cells(runs, run, plugin, context=2**20):
     """Of a whole that is estimated: dense, msa with the number of chunks that it goes by, the gain."""
     whole = runs.whole(run, plugin, context)
     if whole is None:
-        return [starred(cell) for cell in whole_cells(runs.earlier, run, plugin, context)] if runs.earlier else ["-", "-", "-"]
+        return ["-", "-", "-"]
     dense = f"{pair(whole['dense_us'], whole['dense_back_to_back_us'], time)} ({whole['dense']}, {whole['dense_chunks']} of {whole['chunks']} chunks)"
     msa = f"{pair(whole['time_us'], whole['back_to_back_us'], time)} ({len(whole['contexts'])} of {whole['chunks']} chunks){'' if whole['verified'] else '?'}"
     gain = pair(whole["gain_over_dense"], whole["back_to_back_gain"], lambda x: f"{digits(x)}x")
@@ -244,20 +237,16 @@ def training(runs):
         row = [f"{size(context)} tokens"]
 
         def rate(run, op, by=None):
-            item = runs.find(run, "cuda_sm90", op, by, **at)
-            return told(item, "rate") if item is not None else starred(told(runs.earlier.find(run, "cuda_sm90", op, by, **at), "rate"))
+            return told(runs.find(run, "cuda_sm90", op, by, **at), "rate")
 
-        def gain(of):
-            times = [of.find("training", "cuda_sm90", op, by, **at)
-                     for op, by in (("attend", None), ("attend_backward", None), ("dense", "cudnn"), ("dense_backward", "cudnn"))]
-            return f"{digits((times[2].alone + times[3].alone) / (times[0].alone + times[1].alone))}x" if None not in times else "-"
-
+        times = [runs.find("training", "cuda_sm90", op, by, **at)
+                 for op, by in (("attend", None), ("attend_backward", None), ("dense", "cudnn"), ("dense_backward", "cudnn"))]
         for op, run in (("attend", "training"), ("attend_backward", "training"), ("kl", "training-kl")):
             row.append(rate(run, op))
         for op in ("dense", "dense_backward"):
             for by in ("cuda_sm90", "cudnn"):
                 row.append(rate("training", op, by))
-        row.append(gain(runs) if gain(runs) != "-" else starred(gain(runs.earlier)))
+        row.append(f"{digits((times[2].alone + times[3].alone) / (times[0].alone + times[1].alone))}x" if None not in times else "-")
         rows.append(row)
     return table(["", "`attend`", "`attend_backward`", "`kl`", "`dense`", "cuDNN", "`dense_backward`", "cuDNN", "forward and backward against cuDNN"], rows)
 
