@@ -16,7 +16,7 @@ namespace msabench {
 namespace {
 
 // Share of the machine's limits that an implementation is taken to reach before it has been seen.
-constexpr double assumed_efficiency = 0.25;
+constexpr double assumed_efficiency = 0.25, hoped_efficiency = 0.9;
 constexpr double call_s = 5e-6;
 // The generator and the oracle on so many cores; what they do on one of them rules beyond the most. (16 cores make 3.4 GB a second.)
 constexpr int assumed_cores = 2, most_cores = 16;
@@ -66,6 +66,11 @@ double point_costs::roofline_s(const case_spec& c, const problem& p) const {
 double point_costs::launch_s(const case_spec& c, const problem& p, int implementation) const {
   const auto seen = slowness_.find(kernel_of(c, implementation));
   return call_s + roofline_s(c, p) * (seen == slowness_.end() ? 1 / assumed_efficiency : seen->second);
+}
+
+double point_costs::hoped_launch_s(const case_spec& c, const problem& p, int implementation) const {
+  if (slowness_.contains(kernel_of(c, implementation))) return launch_s(c, p, implementation);
+  return call_s + roofline_s(c, p) / hoped_efficiency;
 }
 
 double point_costs::inputs_s(const case_spec& c, const problem& p) const {

@@ -41,6 +41,8 @@ class point_costs {
   // Shortest time of a launch by the limits; a guess where the machine has none for its type.
   double roofline_s(const case_spec& c, const problem& p) const;
   double launch_s(const case_spec& c, const problem& p, int implementation) const;
+  // The least that a launch can be hoped to take: that of a kernel that was not seen yet may be near the limits.
+  double hoped_launch_s(const case_spec& c, const problem& p, int implementation) const;
   // Inputs that are made: of gradients the forward results are among them, which the oracle computes, or of large ones
   // an implementation, with the oracle's look at them.
   double inputs_s(const case_spec& c, const problem& p) const;

@@ -242,7 +242,8 @@ class measurement {
     return all;
   }
 
-  // Leaves out what costs most until the others fit into the time that is left. `made`: inputs are there already.
+  // Leaves out what costs most until the others may fit into the time that is left; launches that turn out too long for it are
+  // left out where they are timed. `made`: inputs are there already.
   void fit_into(std::list<candidate>& all, double left_s, bool made) const {
     for (;;) {
       std::vector<candidate*> running;
@@ -250,7 +251,8 @@ class measurement {
       for (auto& c : all) {
         if (!c.runs) continue;
         running.push_back(&c);
-        items.push_back({c.case_index, &c.definition, &c.agreed.agreed, c.predicted_s, c.item.work.compulsory_bytes});
+        const double launch_s = costs_.hoped_launch_s(c.definition, c.agreed.agreed, c.implementation);
+        items.push_back({c.case_index, &c.definition, &c.agreed.agreed, launch_s, c.item.work.compulsory_bytes});
       }
       const double needed = costs_.least_s(items, made);
       if (items.empty() || needed <= left_s) return;
