@@ -101,7 +101,11 @@ merge() {
     results+=("| [$name]($name/report.md) | $(result_of "$work/merge.txt") |")
     ((code == 0 || (worst != 0 && code > worst))) || worst="$code"
   done
-  [[ -n "${code:-}" ]] || fail 3 "FOLDER: no conform-*.json in them, so nothing was judged; run ci/gpu conform"
+  if [[ -z "${code:-}" ]]; then
+    local why
+    why="$(sed -n 's/^{"part":"conform",.*"state":"not-run",.*"detail":"\(.*\)"}$/ (\1)/p' "${parts[@]}" /dev/null | tail -n 1)"
+    fail 3 "FOLDER: no conform-*.json in them, so nothing was judged$why; run ci/gpu conform"
+  fi
   summary "$commit" "$(value device "$target/$name/report.json")" "$files" "${results[@]}" >"$target/summary.md"
   say "$target/summary.md"
   exit "$worst"

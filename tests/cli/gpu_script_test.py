@@ -324,6 +324,14 @@ class GpuScript(ProgramTest):
         text = self.gpu("conform", "--out", self.out, "--jobs", 1, self.dist / "cuda" / "example.so", code=4, FAKE_MEMORY=str(self.folder / "memory"))
         self.assertIn("core shard 1 of 8 of example: not run: no memory", text)
 
+    def test_nothing_judged_is_told_with_its_reason(self):
+        folder = self.folder / "nothing"
+        folder.mkdir()
+        self.assertIn("so nothing was judged; run ci/gpu conform", self.gpu("merge", folder, code=3))
+        (folder / "parts.jsonl").write_text('{"part":"conform","item":"core shard 1 of 8","of":"example","sha256":"","commit":"1","dirty":false,"device":"",'
+                                            '"state":"not-run","seconds":0,"detail":"no driver here; go elsewhere"}\n')
+        self.assertIn("so nothing was judged (no driver here; go elsewhere); run ci/gpu conform", self.gpu("merge", folder, code=3))
+
     def test_all_parts_go_as_far_as_the_time_does(self):
         text = self.gpu("all", "--out", self.out, code=4, FAKE_PERF="4", COMPUTE_SANITIZER=str(self.folder / "nowhere"))
         self.assertEqual({p["part"] for p in self.parts()}, {"conform", "sanitize", "perf"})
