@@ -51,7 +51,7 @@ class Whole(ProgramTest):
     def test_qualify_refuses_paths_before_it_runs(self):
         for words, arguments in [(("--out", "empty"), ("--out", "")),
                                  (("--junit", "same file"), ("--json", self.folder / "x", "--junit", self.folder / "x")),
-                                 (("--budget-s", "soon"), ("--budget-s", "soon"))]:
+                                 (("--budget-s", "soon"), ("--budget-s", "soon")), (("--busy", "maybe", "tell"), ("--busy", "maybe"))]:
             with self.subTest(words=words):
                 result = run("qualify", "--without-speed", *arguments, cwd=self.folder)
                 self.assert_refused(result, *words)
@@ -65,8 +65,15 @@ class Whole(ProgramTest):
         page = (self.folder / "out" / "report.md").read_text()
         self.assertIn("**Right? PASSED**", page)
         self.assertIn("NOT MEASURED", page)
-        self.assertIn("busy", page)
+        self.assertIn("--busy tell", page)
         self.assertNotIn("GFLOP/s", page)
+
+    def test_qualify_on_a_busy_machine_marks_numbers_where_asked(self):
+        with Busy():
+            run("qualify", "--impl", "naive", "--budget-s", "20", "--busy", "tell", "--out", self.folder / "out")
+        page = (self.folder / "out" / "report.md").read_text()
+        self.assertIn("GFLOP/s", page)
+        self.assertIn("measured on a busy machine", page)
 
     def test_shards_make_the_whole(self):
         whole = self.report("check", "--impl", "naive", "--op", "select", code=0)
