@@ -30,8 +30,9 @@ constexpr double handed_over_bytes_per_s = 0.5e9;
 // what is estimated for large ones.
 constexpr double besides_s = 0.25;
 
+// What is left of a run's seconds beside those of its launches, which are estimated, may be less than none.
 double slower_than_expected(double expected_s, double seconds) {
-  return (seconds + besides_s) / (expected_s + besides_s);
+  return (std::max(seconds, 0.0) + besides_s) / (expected_s + besides_s);
 }
 
 double fewest_samples_s(double launch_s, int samples) {

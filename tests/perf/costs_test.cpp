@@ -119,7 +119,7 @@ TEST(costs, what_takes_no_time_says_little_of_what_takes_more) {
   EXPECT_GT(c.copies_s({1e9, 0}), large);
   EXPECT_LT(c.copies_s({1e9, 0}), 2.5 * large);
   // And too quick to be true neither.
-  c.saw_copies({7e6, 0}, 0);
+  c.saw_copies({7e6, 0}, -1);
   EXPECT_GT(c.copies_s({1e9, 0}), large / 2);
   const double before = c.verification_s(attend);
   c.saw_verification(attend, 0.001);
