@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids in other orders and layouts (docs/contract.md section 10): plugins that have them as their profile says, and ones
 // that only say so.
-#include <omp.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -83,6 +82,28 @@ void heads_first(msabench_profile& profile) { profile.in_id_layout = profile.out
 
 constexpr int coarse_levels = 64;
 
+/// Of a row that is at work, whichever thread and plan it is of. thread_local memory would come with a thread's first row: that may
+/// be in a later launch, against rule R3.
+class row_memory {
+ public:
+  static constexpr int most_blocks = 1 << 16;
+
+  row_memory() {
+    while (taken_[at_].exchange(true)) at_ = (at_ + 1) % most_rows;
+  }
+  ~row_memory() { taken_[at_] = false; }
+  row_memory(const row_memory&) = delete;
+  row_memory& operator=(const row_memory&) = delete;
+
+  float* blocks() const { return blocks_[at_]; }
+
+ private:
+  static constexpr int most_rows = 64;  // at once; others wait
+  static inline std::atomic<bool> taken_[most_rows];
+  static inline float blocks_[most_rows][most_blocks];
+  int at_ = 0;
+};
+
 /// Ranks on steps over the range of the blocks that are not forced.
 void select_coarsely(const selection_rule& rule, const row_place& place, const float* scores, std::int32_t* candidates,
                      std::int32_t* ids) {
@@ -93,12 +114,9 @@ void select_coarsely(const selection_rule& rule, const row_place& place, const f
     low = std::min(low, scores[b]);
     high = std::max(high, scores[b]);
   }
-  // Not thread_local, whose memory comes with a thread's first row: that may be in a later launch, against rule R3.
-  constexpr int most_threads = 64, most_blocks = 1 << 16;
-  static float quantised_by[most_threads][most_blocks];
-  const int thread = omp_get_thread_num();
-  if (thread >= most_threads || visible > most_blocks) std::abort();
-  float* const quantised = quantised_by[thread];
+  if (visible > row_memory::most_blocks) std::abort();
+  const row_memory memory;
+  float* const quantised = memory.blocks();
   for (std::int64_t b = 0; b < visible; ++b) {
     const float s = scores[b];
     quantised[b] = high > low && std::isfinite(s) ? std::floor((s - low) / (high - low) * coarse_levels) : s;
